@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from millstream.cli.patient_producer import Sender
+from millstream.cli.patient_producer import Sender, Stopped
 from millstream.cli.progress import Progress
 from millstream.cli.ship import _Shipper, _State
 from millstream.ingest.blocks import BlockJoiner
@@ -187,8 +187,23 @@ class StoppingSender:
     def poll(self, seconds: float) -> None:
         signal.raise_signal(signal.SIGTERM)
 
+    def stop(self) -> None:
+        pass
+
     def finish(self, seconds_max: float) -> None:
         pass
+
+
+class FullSender(StoppingSender):
+    """Has room for three records; SIGTERM comes while the fourth waits."""
+
+    def send(self, value: bytes, *, key: str, acknowledge: Callable[[], None]) -> None:
+        if len(self.values) == 3:
+            signal.raise_signal(signal.SIGTERM)
+        super().send(value, key=key, acknowledge=acknowledge)
+
+    def stop(self) -> None:
+        raise Stopped
 
 
 @pytest.mark.parametrize("joiner", [None, BlockJoiner(b"Start")])
@@ -209,6 +224,25 @@ def test_a_stop_in_the_middle_of_a_file_cuts_no_line_and_no_block(
         assert state.marks[str(log.resolve())].position == len(sent)
         if joiner is not None:
             assert all(value.count(b"\n") == 1 for value in sender.values)
+
+
+def test_a_stop_while_there_is_no_room_ends_it_at_the_last_acknowledged_line(
+    tmp_path: Path,
+) -> None:
+    log, sender = tmp_path / "x.log", FullSender()
+    log.write_bytes(b"line\n" * 9)
+    with _State(tmp_path / "state") as state:
+        shipper = _Shipper(cast(Sender, sender), state, (log,), None, Progress(quiet=True), [None])
+        assert not shipper.run(follow=True)
+        assert state.marks[str(log.resolve())].position == 3 * len(b"line\n")
+
+
+def test_a_producer_without_room_waits_until_it_is_stopped() -> None:
+    sender = Sender("127.0.0.1:1", "t", delivery_seconds_max=None)
+    sender.stop()
+    with pytest.raises(Stopped):
+        for _ in range(100):
+            sender.send(bytes(900_000), key="k")
 
 
 def test_names_and_texts_need_not_be_utf_8(

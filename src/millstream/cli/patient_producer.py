@@ -22,6 +22,10 @@ _QUEUE_KBYTES_MAX: Final = 32 * 1024
 Acknowledge = Callable[[], None]
 
 
+class Stopped(Exception):
+    """A record was not sent: it would have waited for room after `stop`."""
+
+
 class Sender:
     """Sends records with acks=all, in order for each key, without duplicates from retries."""
 
@@ -29,6 +33,7 @@ class Sender:
         self.acknowledged_count = 0
         self._topic = topic
         self._refused: KafkaError | None = None
+        self._is_stopped = False
         self._is_endless = delivery_seconds_max is None
         self._watch = BrokerWatch(bootstrap)
         timeout_ms = 0 if delivery_seconds_max is None else round(delivery_seconds_max * 1000)
@@ -78,8 +83,14 @@ class Sender:
                 )
                 return
             except BufferError:
+                if self._is_stopped:
+                    raise Stopped from None
                 # The queue is full: acknowledgements make room.
                 serve(self._producer, 0.1)
+
+    def stop(self) -> None:
+        """From now on a record that finds no room raises Stopped. For handlers of signals."""
+        self._is_stopped = True
 
     def poll(self, seconds: float) -> None:
         """Let acknowledgements arrive."""

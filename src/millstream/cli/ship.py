@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -20,7 +21,7 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, echo, print_json
-from millstream.cli.patient_producer import Sender
+from millstream.cli.patient_producer import Sender, Stopped
 from millstream.cli.progress import Progress
 from millstream.cli.topic_view import require_topic
 from millstream.ingest.blocks import BlockJoiner
@@ -230,17 +231,8 @@ class _Shipper:
         was_read_whole = False
         before = signal.signal(signal.SIGTERM, self._stop)
         try:
-            while not self._is_stopping:
-                for file in self._files:
-                    self._read(file)
-                is_quiet = all(file.tail.is_at_end for file in self._files)
-                self._sender.poll(_QUIET_SECONDS if is_quiet and follow else 0)
-                self._save_sometimes()
-                self._progress.show(self._progress_text)
-                if is_quiet and not follow:
-                    self._send_last_lines()
-                    was_read_whole = True
-                    break
+            with suppress(Stopped):
+                was_read_whole = self._send_until_stopped(follow=follow)
             self._sender.finish(_FINISH_SECONDS_MAX)
         finally:
             # Also after an interrupt or a refusal: what is acknowledged is recorded.
@@ -251,8 +243,22 @@ class _Shipper:
             signal.signal(signal.SIGTERM, before)
         return was_read_whole
 
+    def _send_until_stopped(self, *, follow: bool) -> bool:
+        while not self._is_stopping:
+            for file in self._files:
+                self._read(file)
+            is_quiet = all(file.tail.is_at_end for file in self._files)
+            self._sender.poll(_QUIET_SECONDS if is_quiet and follow else 0)
+            self._save_sometimes()
+            self._progress.show(self._progress_text)
+            if is_quiet and not follow:
+                self._send_last_lines()
+                return True
+        return False
+
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._is_stopping = True
+        self._sender.stop()
 
     def _read(self, file: _Shipped) -> None:
         lines = file.tail.read()
