@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import SubTreeFileSystem
 
@@ -25,8 +25,20 @@ def is_delta(path: Location) -> bool:
     return DeltaTable.is_deltatable(str(path))
 
 
+class DamagedTable(OSError):
+    """The files of a table say nothing that can be read."""
+
+
 def load_delta(path: Location) -> "Delta":
-    return Delta(DeltaTable(str(path)), path)
+    """Raises DamagedTable."""
+    try:
+        return Delta(DeltaTable(str(path)), path)
+    except DeltaError as error:
+        reason = str(error).splitlines()[0]
+        raise DamagedTable(
+            f"the table {path} cannot be read: {reason}. Restore its _delta_log from a backup, or"
+            " move the table away: the pipeline then begins a new one"
+        ) from error
 
 
 def open_delta(path: Location, schema: pa.Schema) -> "Delta":
