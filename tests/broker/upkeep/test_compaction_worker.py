@@ -9,9 +9,9 @@ import pytest
 
 from millstream.broker.upkeep import compaction_worker
 from millstream.broker.upkeep.compaction_worker import (
+    RestingThrottle,
     Stopped,
     Throttle,
-    Turns,
     rest_seconds,
     run_round,
 )
@@ -100,7 +100,7 @@ def test_the_thread_rests_while_the_loop_uses_cpu(
     monkeypatch.setattr(compaction_worker, "_TURN_SECONDS", 0.0)
     used = itertools.count()
     throttle = Waits()
-    turns = Turns(throttle, lambda: next(used) * cpu_seconds)
+    turns = RestingThrottle(throttle, lambda: next(used) * cpu_seconds)
     for _ in range(3):
         turns(1000)
     assert len(throttle.asked) == rests

@@ -67,7 +67,7 @@ class Throttle:
             raise Stopped
 
 
-class Turns:
+class RestingThrottle:
     """Has a thread work and rest in turns while the event loop is in use.
 
     On few cores a request that comes while the thread works waits for a core, for the interpreter's
@@ -110,7 +110,7 @@ async def run_round(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
 
 async def _in_thread(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
     loop = asyncio.get_running_loop()
-    steps = compact_segments(what, OsFileSystem(), moved=Turns(throttle, _cpu_clock()))
+    steps = compact_segments(what, OsFileSystem(), moved=RestingThrottle(throttle, _cpu_clock()))
     with ThreadPoolExecutor(1, thread_name_prefix="cleaner") as executor:
         try:
             while True:
