@@ -154,6 +154,14 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
 
+    def kept(self) -> "KafkaError":
+        """To be kept, or raised once more: without the frames it came through.
+
+        These refer to the request and all its bytes. An error that one of them keeps would hold all
+        of that in memory until the next collection of all garbage."""
+        self.__traceback__ = self.__context__ = None
+        return self
+
 
 class ProtocolError(Exception):
     """Bytes that are not the Kafka protocol: the connection they came from is closed."""

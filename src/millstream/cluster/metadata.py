@@ -167,7 +167,7 @@ class ClusterMetadata:
             try:
                 assigned = changes.assign_added_partitions(self.image, name, count, assignments)
             except KafkaError as error:
-                return TopicResult(name, error=error)
+                return TopicResult(name, error=error.kept())
             present = self.image.topics[name]
             added = self._new_partitions(assigned, present.overrides)
             if validate_only:
@@ -362,7 +362,7 @@ class ClusterMetadata:
                 taken[changes.flat_name(name)] = name
                 results.append(TopicResult(name, state=topic))
             except KafkaError as error:
-                results.append(TopicResult(name, error=error))
+                results.append(TopicResult(name, error=error.kept()))
             if number % _DECIDED_AT_ONCE_MAX == 0:
                 await asyncio.sleep(0)
         return results
@@ -383,7 +383,7 @@ class ClusterMetadata:
     def _decide_deletion(self, name: str) -> TopicResult:
         if not self.effective_config.boolean("delete.topic.enable"):
             error = KafkaError(KafkaCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-            return TopicResult(name, error=error)
+            return TopicResult(name, error=error.kept())
         topic = self.image.topics.get(name)
         if topic is None:
             return TopicResult(name, error=changes.unknown_topic(name))
@@ -436,7 +436,7 @@ async def _refused(wanted: Sequence[NewTopic], error: KafkaError) -> list[TopicR
     """The same error for each name, of which there may be many."""
     results: dict[str, TopicResult] = {}
     for number, new in enumerate(wanted, 1):
-        results[new.name] = TopicResult(new.name, error=error)
+        results[new.name] = TopicResult(new.name, error=error.kept())
         if number % _REFUSED_AT_ONCE_MAX == 0:
             await asyncio.sleep(0)
     return list(results.values())

@@ -225,7 +225,7 @@ class Shard(Generic[S, C, E]):
         try:
             reply = self._run(name, decide, ticket)
         except KafkaError as error:
-            reply = error
+            reply = error.kept()
         if reply is None:
             waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
             self._waiting[ticket] = waiting
@@ -238,7 +238,10 @@ class Shard(Generic[S, C, E]):
             self._answer_after(wait, later, reply)
             return cast("asyncio.Future[R]", later)
         if isinstance(reply, KafkaError):
-            raise reply
+            try:
+                raise reply
+            finally:
+                del reply
         return cast("R", reply)
 
     def submit_internal(self, name: str, decide: "Decide[S, E, None, C]") -> bool:

@@ -11,6 +11,7 @@ Knows nothing of clients, replicas and the clock. Synchronous; not for several t
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
+from weakref import ref
 
 from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import TimestampType, TopicId, TopicPartition
@@ -55,6 +56,12 @@ Batches = BatchView | BatchGroup
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
+def _end(of: "ref[Log]") -> int:
+    log = of()
+    assert log is not None, "its parts are used through it"
+    return log.next_offset
+
+
 class Log:
     def __init__(
         self,
@@ -83,17 +90,17 @@ class Log:
         # moves the high watermark itself.
         self.is_sole_replica = True
         self.cache = cache
-        self.unsynced = Unsynced(cache.file_system, device, self._end)
+        # The parts of a log do not refer to it: without a cycle, the memory of a deleted log is
+        # free at once, and not only when all garbage is collected.
+        end = partial(_end, ref(self))
+        self.unsynced = Unsynced(cache.file_system, device, end)
         write_epochs = partial(self.unsynced.write_small, directory, layout.EPOCHS_FILE)
-        self.epochs = EpochCache(epochs, self._end, write_epochs)
+        self.epochs = EpochCache(epochs, end, write_epochs)
         self.segments = Segments(
             directory, segments, cache=cache, snapshots=snapshots, unsynced=self.unsynced
         )
-        self.producers = LogProducers(self.segments, snapshots, self._end)
+        self.producers = LogProducers(self.segments, snapshots, end)
         self.update_config(config)
-
-    def _end(self) -> int:
-        return self.next_offset
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config

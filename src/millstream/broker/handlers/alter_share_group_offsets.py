@@ -84,7 +84,7 @@ async def _alter(
     unknown = KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
     errors: Errors = dict.fromkeys(work.unknown, unknown)
     for (topic_id, number), error in failed.items():
-        errors[work.topics[topic_id].name, number] = error
+        errors[work.topics[topic_id].name, number] = error.kept()
     return errors
 
 

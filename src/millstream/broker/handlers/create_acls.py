@@ -27,7 +27,7 @@ async def handle(
     try:
         await node.metadata.create_acls(valid)
     except KafkaError as error:
-        failure = error
+        failure = error.kept()
     else:
         for one in valid:
             permissions.report_change(request, f"added ACL: {in_words(one)}")

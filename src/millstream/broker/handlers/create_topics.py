@@ -47,7 +47,7 @@ async def handle(
             try:
                 changes.take(_partitions(node, topic))
             except KafkaError as error:
-                refused[topic.name] = TopicResult(topic.name, error=error)
+                refused[topic.name] = TopicResult(topic.name, error=error.kept())
     allowed = [topic for topic in wanted if topic.name not in refused] if refused else wanted
     results = await topics.create(allowed, validate_only=body.validate_only) if allowed else []
     results += refused.values()

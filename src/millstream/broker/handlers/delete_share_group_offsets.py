@@ -68,7 +68,7 @@ async def _forget(sharing: Sharing, group_id: str, names: list[str]) -> dict[str
     )
     sharing.partitions.forget_group(group_id)
     for (topic_id, _), error in failed.items():
-        errors[work.topics[topic_id].name] = error
+        errors[work.topics[topic_id].name] = error.kept()
     done = work.topics.keys() - {topic_id for topic_id, _ in failed}
     if done:
         await wait_for(

@@ -73,7 +73,7 @@ async def _create_first(
         assert shards is not None
         await shards.ensure_topic()
     except KafkaError as error:
-        problem = error
+        problem = error.kept()
     answer = _find(node, coordination, turns, permissions, request, body, problem)
     return answer if isinstance(answer, FindCoordinatorResponse) else await answer
 

@@ -243,7 +243,7 @@ def _append(
             ready or produced_batch(data), terms, now_ms=parts.node.clock.now_ms()
         )
     except KafkaError as error:
-        return refused_result(parts.node, result, error)
+        return refused_result(parts.node, result, error.kept())
     result.base_offset = appended.base_offset
     result.append_time_ms = appended.append_time_ms
     result.log_start_offset = appended.log_start_offset

@@ -301,7 +301,7 @@ class _Fetch:
             try:
                 led = self._find(where)
             except KafkaError as error:
-                rows[where] = _Row(error)
+                rows[where] = _Row(error.kept())
                 continue
             watched.append(led.waits)
             if led.share is None:
@@ -317,7 +317,7 @@ class _Fetch:
             try:
                 one = self._read(led, bytes_max, at_least_one=not found)
             except KafkaError as error:
-                rows[where] = _Row(error)
+                rows[where] = _Row(error.kept())
                 continue
             if one is not None:
                 found.append((led, one, where))

@@ -57,7 +57,7 @@ class Topics:
         try:
             results = await self._metadata.create_topics(wanted, validate_only=validate_only)
         except KafkaError as error:
-            return [TopicResult(new.name, error=error) for new in wanted]
+            return [TopicResult(new.name, error=error.kept()) for new in wanted]
         if not validate_only:
             for result in results:
                 if result.state is not None and result.error is None:

@@ -59,7 +59,7 @@ def make_ready(
             except TooHeavy:
                 heavy[number, place] = work
             except KafkaError as error:
-                ready[number, place] = error
+                ready[number, place] = error.kept()
     return ready, heavy
 
 
@@ -81,4 +81,4 @@ async def check_heavy(
     try:
         return await asyncio.get_running_loop().run_in_executor(None, call)
     except KafkaError as error:
-        return error
+        return error.kept()

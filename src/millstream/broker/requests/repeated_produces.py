@@ -165,7 +165,7 @@ class _RepeatedProduces:
             try:
                 appended = partition.append(batch, terms, now_ms=now_ms)
             except KafkaError as error:
-                failures[place] = error
+                failures[place] = error.kept()
                 placed.append((index, -1, -1, -1))
                 continue
             placed.append(

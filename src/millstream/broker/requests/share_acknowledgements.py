@@ -97,7 +97,7 @@ def begin(
             change = sharing.partitions.acknowledge(led, key.member_id, acknowledgements)
             begun.changes[where] = led, led.share, change
         except KafkaError as error:
-            begun.results[where] = error
+            begun.results[where] = error.kept()
     return begun
 
 
@@ -110,7 +110,7 @@ def store(partitions: SharePartitions, begun: Begun) -> Results | Coroutine[Any,
         try:
             wait = partitions.store(*change)
         except KafkaError as error:
-            results[where] = error
+            results[where] = error.kept()
         else:
             if wait is not None:
                 waits[where] = wait
@@ -122,7 +122,7 @@ async def _stored(waits: dict[Where, Coroutine[Any, Any, None]], results: Result
         try:
             await waits[where]
         except KafkaError as error:
-            results[where] = error
+            results[where] = error.kept()
 
     if len(waits) == 1:
         await one(next(iter(waits)))
