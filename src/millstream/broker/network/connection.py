@@ -52,8 +52,10 @@ class ClientGone(Exception):
 
 
 def kept_frame(frame: memoryview) -> memoryview:
-    """The frame, in memory that is not used for the next one: copied out of the shared buffer. What
-    is larger than that is in memory of its own, and copying it would take milliseconds."""
+    """The frame, in memory that the next frame does not overwrite.
+
+    A small frame lies in the shared buffer and is copied. A frame larger than that buffer already
+    has separate memory, and copying it would take milliseconds."""
     return frame if len(frame) > SHARED_BUFFER_BYTES else memoryview(bytes(frame))
 
 

@@ -17,7 +17,7 @@ from millstream.storage.files import OsFileSystem
 
 # Below that, freeing takes less than a millisecond.
 _LARGE_BYTES: Final = 8 << 20
-# Descriptors that wait for the thread; the next files are freed by whoever removes them.
+# Descriptors that wait for the thread. When so many wait, the caller frees the next file itself.
 _WAITING_MAX: Final = 256
 
 
