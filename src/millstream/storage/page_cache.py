@@ -106,8 +106,8 @@ def warm(fd: int, position: int, length: int) -> bool:
     meanwhile.
 
     Large reads ask the disk for as much at once, whatever the kernel would read ahead by itself.
-    What is cached is read as well: whoever comes to the middle of what the kernel has read ahead
-    makes it ask for more, and that should be the thread, not the event loop.
+    Cached pages are read as well. The reader that reaches the middle of what the kernel has read
+    ahead makes the kernel ask the disk for more, and that should be this thread, not the loop.
     """
     was_cached = Question().is_cached(fd, position, length)
     try:
