@@ -75,6 +75,19 @@ def is_anything_open(world: World) -> bool:
     return log.producers.states.first_open_offset() is not None
 
 
+def verify_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, a coordinator's answer to other nodes takes half a second."""
+    serve_peer = Node.serve_peer
+
+    async def answer_late(self: Node, request: Any, version: int) -> object:
+        answer = await serve_peer(self, request, version)
+        if isinstance(request, AddPartitionsToTxnRequest):
+            await asyncio.sleep(0.5)
+        return answer
+
+    monkeypatch.setattr(Node, "serve_peer", answer_late)
+
+
 @pytest.mark.parametrize("earlier", [0, 1], ids=["first transaction", "second transaction"])
 def test_a_write_whose_transaction_ends_while_it_is_verified_is_refused(
     earlier: int, monkeypatch: pytest.MonkeyPatch
@@ -83,26 +96,15 @@ def test_a_write_whose_transaction_ends_while_it_is_verified_is_refused(
     per transaction, has aborted in the meantime. If it has ended another transaction before, the
     marker equals the one that the partition has, and is not written."""
     outcome: list[Any] = []
-    is_late = False
-
-    async def answer_late(self: Node, request: Any, version: int) -> object:
-        answer = await serve_peer(self, request, version)
-        if is_late and isinstance(request, AddPartitionsToTxnRequest):
-            await asyncio.sleep(0.5)
-        return answer
-
-    serve_peer = Node.serve_peer
-    monkeypatch.setattr(Node, "serve_peer", answer_late)
 
     async def client(world: World) -> None:
-        nonlocal is_late
         owner = TransactionalProducer(world, "late", 1)
         await owner.take_over(None)
         for sequence in range(earlier):
             await owner.announce(0)
             await write(world, "late", owner, sequence)
             await end_transaction(owner, "late")
-        is_late = True
+        verify_late(monkeypatch)
         await owner.announce(0)
         writing = world.client_loop.create_task(write(world, "late", owner, earlier))
         await asyncio.sleep(0.05)
@@ -115,6 +117,37 @@ def test_a_write_whose_transaction_ends_while_it_is_verified_is_refused(
 
     world = run_client(client)
     assert outcome == ["aborted", KafkaCode.TRANSACTION_ABORTABLE]
+    assert not is_anything_open(world)
+
+
+def test_a_write_is_repeated_whose_partition_got_a_new_epoch_while_it_was_verified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A follower has died, which raises the leader epoch. The transaction is as open as before:
+    TRANSACTION_ABORTABLE would end an application of Kafka Streams."""
+    seen: list[object] = []
+
+    async def client(world: World) -> None:
+        owner = TransactionalProducer(world, "late", 1)
+        await owner.take_over(None)
+        await owner.announce(0)
+        verify_late(monkeypatch)
+        writing = world.client_loop.create_task(write(world, "late", owner, 0))
+        await asyncio.sleep(0.05)
+        before = world.store.states[DATA]
+        [third] = set(NODES) - {before.leader, world.store.states[TRANSACTIONS].leader}
+        world._break(Fault(0, "kill", third, 0, 3_000))
+        with pytest.raises(KafkaError) as refused:
+            await writing
+        after = world.store.states[DATA]
+        seen.append((after.leader == before.leader, after.leader_epoch > before.leader_epoch))
+        seen.append(refused.value.code)
+        await write(world, "late", owner, 0)
+        seen.append(is_anything_open(world))
+        await end_transaction(owner, "late")
+
+    world = run_client(client)
+    assert seen == [(True, True), KafkaCode.NOT_ENOUGH_REPLICAS, True]
     assert not is_anything_open(world)
 
 

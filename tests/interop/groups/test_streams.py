@@ -236,11 +236,6 @@ def coordinator_of(cluster: MillstreamCluster, group: str) -> int:
     raise AssertionError("no node is alive")
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known fault: after a coordinator dies, a write is now and then refused with"
-    " TRANSACTION_ABORTABLE, which ends Kafka Streams; the cause is not known",
-)
 def test_words_are_counted_exactly_once_while_coordinators_die(tmp_path: Path) -> None:
     command = streams_command(_JAVA / "WordCount.java")
     options = {

@@ -198,32 +198,35 @@ class TransactionCoordinator:
                     found.append((partition.leader_epoch, count))
         return found
 
-    def holds(
+    def check_open(
         self,
         transactional_id: str,
         producer: ProducerEpoch,
         partitions: Partitions,
         *,
         before: Markers,
-    ) -> bool:
-        """Whether partitions are in a transaction that is open at this moment, for callers that
-        have waited since they verified it.
+    ) -> None:
+        """Raises KafkaError unless partitions are in a transaction that is open at this moment, for
+        callers that have waited since they verified it.
 
         `before` are the `markers` from before they asked. A remote coordinator may have ended the
         transaction after it answered. Then its marker is here: a write after that would open a
-        transaction that nothing ends, or become part of the producer's next one.
+        transaction that nothing ends, or become part of the producer's next one. If the partition
+        or the coordinator has a new leader, nobody knows yet, and the client asks again.
         """
         if self._elsewhere(transactional_id) is not None:
-            return self.markers(producer, partitions) == before
+            _compare_markers(before, self.markers(producer, partitions))
+            return
+        shard = self.shard_for(transactional_id)
+        shard.require_active()
         try:
-            shard = self.shard_for(transactional_id)
-            shard.require_active()
             found = decisions.verify_partitions(
                 shard.state, transactional_id, producer, partitions
             ).reply
-        except KafkaError:
-            return False
-        return found is not None and all(code is KafkaCode.NONE for code in found.values())
+        except KafkaError as error:
+            raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE) from error
+        if found is None or any(code is not KafkaCode.NONE for code in found.values()):
+            raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)
 
     def check_current(self, transactional_id: str, producer: ProducerEpoch) -> None:
         """Raises KafkaError unless this is the newest producer with the id that this node
@@ -358,6 +361,13 @@ class TransactionCoordinator:
                 for group in list(shard.state.batches):
                     self.shards.submit_internal(shard, group, _expire_group(group))
                 await asyncio.sleep(0)
+
+
+def _compare_markers(before: Markers, now: Markers) -> None:
+    if [epoch for epoch, _ in now] != [epoch for epoch, _ in before]:
+        raise KafkaError(KafkaCode.COORDINATOR_NOT_AVAILABLE)
+    if now != before:
+        raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)
 
 
 def _expire(name: str) -> "TransactionDecide[None]":

@@ -112,8 +112,7 @@ async def _check(
         if code is not KafkaCode.NONE:
             raise KafkaError(code)
     # Another request may have ended the transaction while we waited.
-    if not coordinator.holds(transactional_id, producer, partitions, before=before):
-        raise KafkaError(KafkaCode.TRANSACTION_ABORTABLE)
+    coordinator.check_open(transactional_id, producer, partitions, before=before)
 
 
 async def _commit(

@@ -136,10 +136,12 @@ class _Later:
             self._refuse_all(error, refused)
 
     def check_again(self, refused: Refused) -> None:
-        if not self._coordinator.holds(
-            self._transactional_id, self._producer, self._partitions, before=self._markers
-        ):
-            self._refuse_all(KafkaError(KafkaCode.TRANSACTION_ABORTABLE), refused)
+        try:
+            self._coordinator.check_open(
+                self._transactional_id, self._producer, self._partitions, before=self._markers
+            )
+        except KafkaError as error:
+            self._refuse_all(error, refused)
 
     def _take(self, answer: object, refused: Refused) -> None:
         if isinstance(answer, Mapping):
