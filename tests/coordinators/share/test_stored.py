@@ -99,6 +99,10 @@ def test_the_name_of_a_share_partition_is_kafkas() -> None:
     assert ShareKey("g", UUID(int=1), 7).name == "g:AAAAAAAAAAAAAAAAAAAAAQ:7"
 
 
+def updates_of(states: ShareStates) -> dict[ShareKey, int]:
+    return {key: newest.updates for key, newest in states.newest.items()}
+
+
 class World:
     """A shard without a loop, whose state is always what its records say."""
 
@@ -129,8 +133,10 @@ class World:
             assert change is not None
             replayed.apply(change)
         assert replayed.partitions == self.states.partitions
-        assert replayed.updates == self.states.updates
-        assert replayed.leader_epochs == self.states.leader_epochs or start
+        if start == 0:
+            assert replayed.newest == self.states.newest
+        else:
+            assert updates_of(replayed) == updates_of(self.states)
 
     def begin(self, start_offset: int = 0, state_epoch: int = 1) -> StoredShare:
         return self.step(

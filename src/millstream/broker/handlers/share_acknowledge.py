@@ -15,6 +15,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.share_acknowledgements import (
+    NONE,
     Asked,
     Results,
     begin,
@@ -22,7 +23,7 @@ from millstream.broker.requests.share_acknowledgements import (
     session_key,
     store,
 )
-from millstream.broker.requests.share_leaders import current_leader, endpoints
+from millstream.broker.requests.share_leaders import NOBODY, current_leader, endpoints
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.share_acknowledge import (
     ShareAcknowledgePartitionResponse,
@@ -98,10 +99,12 @@ def _response(
         topic = topics.setdefault(
             where.topic_id, ShareAcknowledgeTopicResponse(topic_id=where.topic_id, partitions=[])
         )
-        state = node.image.topics_by_id.get(where.topic_id)
-        name = None if state is None else state.name
-        leader = current_leader(node, error.code, name, where.partition)
-        leaders.append(leader)
+        leader = NOBODY
+        if error is not NONE:
+            state = node.image.topics_by_id.get(where.topic_id)
+            name = None if state is None else state.name
+            leader = current_leader(node, error.code, name, where.partition)
+            leaders.append(leader)
         topic.partitions.append(
             ShareAcknowledgePartitionResponse(
                 partition_index=where.partition,

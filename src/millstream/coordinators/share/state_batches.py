@@ -39,7 +39,8 @@ def combine(
     known: Sequence[StateBatch], news: Iterable[StateBatch], *, start_offset: int
 ) -> tuple[StateBatch, ...]:
     """The known ranges after the news, without what is below `start_offset`."""
-    batches = _cut(known, start_offset)
+    is_cut = bool(known) and known[0].first < start_offset
+    batches = _cut(known, start_offset) if is_cut else list(known)
     for batch in _cut(news, start_offset):
         if not batches or batches[-1].last + 1 < batch.first:
             batches.append(batch)
@@ -58,7 +59,10 @@ def _cut(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
 
 def _overlay(batches: list[StateBatch], new: StateBatch) -> None:
     """Put a range over sorted ones. Neighbours are included, because they may become one."""
-    begin = bisect_left(batches, new.first - 1, key=lambda batch: batch.last)
+    begin = bisect_left(batches, new.first - 1, key=_last)
+    if _continues(batches, begin, new):
+        batches[begin] = StateBatch(batches[begin].first, *new[1:])
+        return
     end = begin
     while end < len(batches) and batches[end].first <= new.last + 1:
         end += 1
@@ -82,6 +86,19 @@ def _overlay(batches: list[StateBatch], new: StateBatch) -> None:
     if position <= new.last:
         pieces.append(new._replace(first=position))
     batches[begin:end] = joined(pieces)
+
+
+def _continues(batches: list[StateBatch], index: int, new: StateBatch) -> bool:
+    """Does a range only make the one at `index` longer? So it is with records that a consumer
+    acknowledges one by one."""
+    old = batches[index]
+    if old.last + 1 != new.first or old[2:] != new[2:]:
+        return False
+    return index + 1 == len(batches) or batches[index + 1].first > new.last + 1
+
+
+def _last(batch: StateBatch) -> int:
+    return batch.last
 
 
 def joined(batches: Iterable[StateBatch]) -> list[StateBatch]:

@@ -55,14 +55,21 @@ class Written:
     batches: tuple[StateBatch, ...]
 
 
+@dataclass(slots=True)
+class _Newest:
+    """The newest leader and state of a share partition; older ones are fenced."""
+
+    leader_epoch: int
+    state_epoch: int
+    # Since the last snapshot.
+    updates: int = 0
+
+
 class ShareStates:
     def __init__(self) -> None:
         self.partitions: dict[ShareKey, StoredShare] = {}
-        # The newest leader and state of each; older ones are fenced.
-        self.leader_epochs: dict[ShareKey, int] = {}
-        self.state_epochs: dict[ShareKey, int] = {}
-        # Updates since the last snapshot.
-        self.updates: dict[ShareKey, int] = {}
+        # Of the same partitions. One table, because a key takes long to look up.
+        self.newest: dict[ShareKey, _Newest] = {}
 
     def apply(self, change: ShareChange) -> None:
         if isinstance(change, UpdateChange):
@@ -70,11 +77,14 @@ class ShareStates:
         elif change.value is None:
             self._forget(change.key)
         else:
-            self.partitions[change.key] = change.value
-            self.updates[change.key] = 0
-            self._see_leader(change.key, change.value.leader_epoch)
-            newest = max(self.state_epochs.get(change.key, 0), change.value.state_epoch)
-            self.state_epochs[change.key] = newest
+            self._replace(change.key, change.value)
+
+    def _replace(self, key: ShareKey, value: StoredShare) -> None:
+        self.partitions[key] = value
+        newest = self.newest.setdefault(key, _Newest(value.leader_epoch, 0))
+        newest.leader_epoch = max(newest.leader_epoch, value.leader_epoch)
+        newest.state_epoch = max(newest.state_epoch, value.state_epoch)
+        newest.updates = 0
 
     def _update(self, key: ShareKey, value: ShareUpdate) -> None:
         known = self.partitions.get(key)
@@ -93,15 +103,13 @@ class ShareStates:
             known.written_ms,
             combine(known.batches, value.batches, start_offset=start_offset),
         )
-        self.updates[key] += 1
-        self._see_leader(key, value.leader_epoch)
-
-    def _see_leader(self, key: ShareKey, epoch: int) -> None:
-        self.leader_epochs[key] = max(self.leader_epochs.get(key, epoch), epoch)
+        newest = self.newest[key]
+        newest.updates += 1
+        newest.leader_epoch = max(newest.leader_epoch, value.leader_epoch)
 
     def _forget(self, key: ShareKey) -> None:
-        for table in (self.partitions, self.leader_epochs, self.state_epochs, self.updates):
-            table.pop(key, None)
+        self.partitions.pop(key, None)
+        self.newest.pop(key, None)
 
     def names(self) -> Iterable[str]:
         return (key.name for key in self.partitions)
@@ -122,8 +130,9 @@ def initialize(
 ) -> ShareStateDecision:
     """Begin a share partition, or begin it again elsewhere."""
     _check_exists(key, env)
-    _check_state_epoch(states, key, state_epoch)
     known = states.partitions.get(key)
+    if known is not None:
+        _check_state_epoch(states.newest[key], state_epoch)
     value = StoredShare(
         snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
         state_epoch=state_epoch,
@@ -141,12 +150,13 @@ def read(
 ) -> ShareStateDecision:
     """What a leader continues with. From here on, older leaders are fenced."""
     known = _known(states, key, "Read")
-    _check_leader_epoch(states, key, leader_epoch)
+    newest = states.newest[key]
+    _check_leader_epoch(newest, leader_epoch)
     _check_exists(key, env)
-    if leader_epoch in (NO_EPOCH, states.leader_epochs[key]):
+    if leader_epoch in (NO_EPOCH, newest.leader_epoch):
         return ShareStateDecision(reply=known)
     written = Written(known.state_epoch, leader_epoch, known.start_offset, known.finished_count, ())
-    record = _record(states, key, known, written, leader_epoch, env)
+    record = _record(newest, key, known, written, leader_epoch, env)
     return ShareStateDecision(reply=known, records=[record])
 
 
@@ -154,10 +164,11 @@ def write(
     states: ShareStates, key: ShareKey, written: Written, env: ShareStateEnv
 ) -> ShareStateDecision:
     known = _known(states, key, "Write")
-    _check_leader_epoch(states, key, written.leader_epoch)
-    _check_state_epoch(states, key, written.state_epoch)
+    newest = states.newest[key]
+    _check_leader_epoch(newest, written.leader_epoch)
+    _check_state_epoch(newest, written.state_epoch)
     _check_exists(key, env)
-    record = _record(states, key, known, written, known.leader_epoch, env)
+    record = _record(newest, key, known, written, known.leader_epoch, env)
     return ShareStateDecision(reply=known, records=[record])
 
 
@@ -196,14 +207,14 @@ def snapshots(states: ShareStates, env: ShareStateEnv) -> list[ShareChange]:
 
 
 def _record(
-    states: ShareStates,
+    newest: _Newest,
     key: ShareKey,
     known: StoredShare,
     written: Written,
     leader_epoch: int,
     env: ShareStateEnv,
 ) -> ShareChange:
-    if states.updates[key] < env.updates_per_snapshot:
+    if newest.updates < env.updates_per_snapshot:
         return UpdateChange(
             key,
             ShareUpdate(
@@ -249,13 +260,13 @@ def _check_exists(key: ShareKey, env: ShareStateEnv) -> None:
         raise KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _check_leader_epoch(states: ShareStates, key: ShareKey, epoch: int) -> None:
-    if epoch != NO_EPOCH and epoch < states.leader_epochs[key]:
+def _check_leader_epoch(newest: _Newest, epoch: int) -> None:
+    if epoch != NO_EPOCH and epoch < newest.leader_epoch:
         raise KafkaError(KafkaCode.FENCED_LEADER_EPOCH)
 
 
-def _check_state_epoch(states: ShareStates, key: ShareKey, epoch: int) -> None:
-    if epoch != NO_EPOCH and epoch < states.state_epochs.get(key, epoch):
+def _check_state_epoch(newest: _Newest, epoch: int) -> None:
+    if epoch != NO_EPOCH and epoch < newest.state_epoch:
         raise KafkaError(KafkaCode.FENCED_STATE_EPOCH)
 
 
