@@ -24,6 +24,13 @@ def test_a_partition_has_its_worst_problem(
     assert PlacedPartition("t", 0, leader, (1, 2, 3), in_sync).problem == problem
 
 
+def test_a_replica_that_a_move_adds_is_not_missing() -> None:
+    moving = PlacedPartition("t", 0, 1, (4, 1, 2), (1, 2), adding=(4,), removing=(1,))
+    assert moving.problem == "moving"
+    lagging = PlacedPartition("t", 0, 1, (4, 1, 2), (1,), adding=(4,), removing=(1,))
+    assert lagging.problem == "under-replicated"
+
+
 def test_the_partitions_of_users_come_first() -> None:
     place = MetadataPartition(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
     names = ["__consumer_offsets", "orders", "__mine"]
@@ -31,7 +38,7 @@ def test_the_partitions_of_users_come_first() -> None:
         brokers=[],
         topics=[MetadataTopic(error_code=0, name=name, partitions=[place]) for name in names],
     )
-    found = [one.topic for one in placed_partitions(metadata)]
+    found = [one.topic for one in placed_partitions(metadata, {})]
     assert found == ["__mine", "orders", "__consumer_offsets"]
 
 

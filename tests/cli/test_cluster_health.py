@@ -51,14 +51,36 @@ def test_full_and_failed_disks_are_named() -> None:
 
 def test_problems_are_remembered_until_they_are_over(tmp_path: Path) -> None:
     path = tmp_path / "state" / "health.json"
-    one, two = Problem("one", "", ""), Problem("two", "", "")
-    assert remembered(path, [one], 100.0) == {"one": 100.0}
-    assert remembered(path, [one, two], 160.0) == {"one": 100.0, "two": 160.0}
-    assert remembered(path, [two], 170.0) == {"two": 160.0}
-    assert remembered(path, [one, two], 180.0) == {"one": 180.0, "two": 160.0}
+    one, two = Problem(("one",), "", ""), Problem(("two",), "", "")
+    assert remembered(path, [one], 100.0) == {one: 100.0}
+    assert remembered(path, [one, two], 160.0) == {one: 100.0, two: 160.0}
+    assert remembered(path, [two], 170.0) == {two: 160.0}
+    assert remembered(path, [one, two], 180.0) == {one: 180.0, two: 160.0}
+
+
+def test_a_problem_that_spreads_lasts_since_it_began(tmp_path: Path) -> None:
+    path = tmp_path / "health.json"
+    [few] = found_problems(view(partition(0, in_sync=(1, 2))), [], {})
+    [more] = found_problems(view(*(partition(n, in_sync=(1, 2)) for n in range(9))), [], {})
+    assert remembered(path, [few], 100.0) == {few: 100.0}
+    assert remembered(path, [more], 160.0) == {more: 100.0}
 
 
 def test_a_damaged_memory_is_no_failure(tmp_path: Path) -> None:
     path = tmp_path / "health.json"
     path.write_text("{")
-    assert remembered(path, [Problem("one", "", "")], 5.0) == {"one": 5.0}
+    one = Problem(("one",), "", "")
+    assert remembered(path, [one], 5.0) == {one: 5.0}
+
+
+def test_a_throttle_that_was_left_is_a_notice() -> None:
+    [left] = found_problems(view(partition(0)), [], {}, ["t"])
+    assert "the throttle of moves is still set for t" in left.text
+    assert left.is_notice
+    moving = view(partition(0, adding=(3,)))
+    assert len(found_problems(moving, [], {}, ["t"])) == 1
+
+
+def test_what_is_said_of_one_partition_is_in_the_singular() -> None:
+    [found] = found_problems(view(partition(leader=-1)), [], {})
+    assert found.text == "1 partition has no leader and cannot be used: t-0"

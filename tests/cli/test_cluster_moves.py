@@ -1,9 +1,18 @@
 import pytest
 
-from millstream.cli.cluster_moves import Pace, explained, pace_of, show_plan
+from millstream.cli.cluster_moves import (
+    SETTLED_SECONDS,
+    Pace,
+    Running,
+    cancel_moves,
+    explained,
+    pace_of,
+    show_plan,
+)
+from millstream.cli.failure import CommandFailed
 from millstream.cluster.rebalancing import Move
 from millstream.model import TopicPartition
-from tests.cli.cluster_views import partition, view
+from tests.cli.cluster_views import FakeCluster, partition, view
 
 PACE = Pace(50_000_000, 10)
 MOVE = Move(TopicPartition("t", 0), (1, 2), (1, 3), 4_000_000_000)
@@ -51,3 +60,49 @@ def test_the_same_reason_is_said_once() -> None:
 
 def test_a_pace_is_at_least_a_byte() -> None:
     assert pace_of(1e-9, 3) == Pace(1, 3)
+
+
+def test_a_move_that_has_ended_is_not_cancelled() -> None:
+    moving = partition(0, replicas=(1, 3, 2), adding=(3,), removing=(2,))
+    cluster = FakeCluster(view(moving, partition(1)))
+    ended = TopicPartition("t", 1)
+    assert cancel_moves(cluster, [MOVE.where, ended]) == {ended}
+
+
+def running() -> Running:
+    """`MOVE` has begun."""
+    return Running("h1:9092", [MOVE], PACE, active={MOVE.where: MOVE})
+
+
+def test_a_move_is_done_when_its_replicas_are_as_planned() -> None:
+    one = running()
+    one.settle(view(partition(replicas=(1, 3, 2), adding=(3,), removing=(2,))), 10.0)
+    assert one.active
+    one.settle(view(partition(replicas=(1, 3))), 11.0)
+    assert (one.active, one.undone, one.done_bytes) == ({}, [], MOVE.copied_bytes)
+
+
+def test_a_node_that_has_not_heard_of_the_end_is_asked_again() -> None:
+    one = running()
+    one.settle(view(partition(replicas=(1, 3, 2))), 10.0)
+    assert one.active
+    one.settle(view(partition(replicas=(1, 3))), 10.0 + SETTLED_SECONDS)
+    assert one.undone == []
+
+
+@pytest.mark.parametrize("seen", [view(), view(partition(replicas=(1, 2)))])
+def test_a_move_that_somebody_undid_is_reported(seen) -> None:
+    one = running()
+    one.settle(seen, 10.0)
+    one.settle(seen, 10.0 + SETTLED_SECONDS)
+    assert (one.active, one.undone) == ({}, [MOVE.where])
+    with pytest.raises(CommandFailed, match="1 move did not end as planned, as that of t-0"):
+        one.check_undone()
+
+
+def test_what_an_earlier_run_has_copied_does_not_count_for_the_time_left() -> None:
+    one = running()
+    one.begin_estimate(2_000_000_000, 100.0)
+    one.begin_estimate(3_000_000_000, 110.0)
+    text = one.text(3_000_000_000, 110.0)
+    assert text == "0 of 1 partition moved, 3.0 GB of 4.0 GB, 10 s left"

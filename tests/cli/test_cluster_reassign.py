@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.cluster_reassign import chosen, parse_nodes, planned, read_plan
-from millstream.cli.failure import CommandFailed
+from millstream.cli.cluster_reassign import check_usage, chosen, parse_nodes, planned, read_plan
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.model import TopicPartition
 from tests.cli.cluster_views import partition, view
 
@@ -65,3 +65,34 @@ def test_a_move_in_progress_begins_where_the_partition_was() -> None:
 def test_what_no_cluster_would_accept_is_said_before(wanted, problem: str) -> None:
     with pytest.raises(CommandFailed, match=problem):
         planned(view(partition(0)), wanted, {})
+
+
+@pytest.mark.parametrize(
+    ("places", "nodes", "path", "cancel"),
+    [
+        ((), None, None, False),
+        (("t",), None, None, False),
+        ((), "1", None, False),
+        (("t",), "1", Path("plan.json"), False),
+        (("t",), None, Path("plan.json"), True),
+        (("t",), "1", None, True),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(places, nodes, path, cancel) -> None:
+    with pytest.raises(CommandFailed) as failed:
+        check_usage(places, nodes, path, cancel=cancel)
+    assert failed.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("places", "nodes", "path", "cancel"),
+    [
+        (("t",), "1", None, False),
+        ((), None, Path("plan.json"), False),
+        ((), None, Path("plan.json"), True),
+        (("t",), None, None, True),
+        ((), None, None, True),
+    ],
+)
+def test_what_is_meant_is_clear(places, nodes, path, cancel) -> None:
+    check_usage(places, nodes, path, cancel=cancel)

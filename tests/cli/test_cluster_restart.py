@@ -1,6 +1,6 @@
 import pytest
 
-from millstream.cli.cluster_restart import filled, out_of_sync, restart_order
+from millstream.cli.cluster_restart import filled, out_of_sync, restart_order, waited_for
 from millstream.cli.failure import CommandFailed
 from tests.cli.cluster_views import broker, partition, view
 
@@ -20,3 +20,10 @@ def test_a_command_is_filled_word_by_word() -> None:
 def test_what_is_not_in_sync_delays_a_restart() -> None:
     lagging = [partition(1, in_sync=(1, 2)), partition(2, leader=-1)]
     assert out_of_sync(view(partition(0), *lagging)) == lagging
+
+
+def test_a_restart_says_what_it_waits_for() -> None:
+    lagging = partition(1, in_sync=(1, 2))
+    assert waited_for(view(lagging), broker(3)) == "node 3 is alive, 1 partition not in sync"
+    dead = view(lagging, partition(2, in_sync=(1, 2)), nodes=(1, 2))
+    assert waited_for(dead, broker(3)) == "node 3 is not alive, 2 partitions not in sync"

@@ -1,8 +1,15 @@
 import pytest
 
-from millstream.cli.cluster_view import PartitionView, parse_settings, size_text, time_text
+from millstream.cli.cluster_view import (
+    PartitionView,
+    parse_settings,
+    size_text,
+    time_text,
+    view_of,
+)
 from millstream.cli.failure import CommandFailed
 from millstream.model import TopicPartition
+from tests.cli.cluster_views import FakeCluster, partition, view
 
 
 def test_settings_are_set_or_deleted() -> None:
@@ -20,6 +27,7 @@ def test_the_target_of_a_move_is_without_what_it_removes() -> None:
     where = TopicPartition("t", 0)
     moving = PartitionView(where, 1, (4, 2, 1), (1, 2), adding=(4,), removing=(1,))
     assert moving.target == (4, 2)
+    assert moving.before == (2, 1)
     assert moving.is_moving
 
 
@@ -32,3 +40,11 @@ def test_sizes_and_times_are_short() -> None:
         "3.0 TB",
     ]
     assert [time_text(n) for n in (45, 600, 9000)] == ["45 s", "10 min", "2.5 h"]
+
+
+def test_a_move_that_ends_during_the_look_has_ended() -> None:
+    moving = view(partition(replicas=(1, 3, 2), adding=(3,), removing=(2,)))
+    seen = view_of(FakeCluster(moving, view(partition(replicas=(1, 3)))))
+    [state] = seen.partitions.values()
+    assert state.replicas == (1, 3)
+    assert not state.is_moving

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.cluster_view import Reassignments, reassignments
 from millstream.cli.connection import Cluster
+from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, echo, joined, print_json, print_table
-from millstream.model import INTERNAL_TOPICS
+from millstream.model import INTERNAL_TOPICS, TopicPartition
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker
 from millstream.wire.apis.metadata import MetadataResponse
 
@@ -21,6 +23,9 @@ class PlacedPartition:
     leader: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+    # The replicas that a move adds and removes.
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
     @property
     def is_internal(self) -> bool:
@@ -30,8 +35,10 @@ class PlacedPartition:
     def problem(self) -> str | None:
         if self.leader < 0:
             return "no leader"
-        if len(self.in_sync) < len(self.replicas):
+        if not set(self.replicas) - set(self.adding) <= set(self.in_sync):
             return "under-replicated"
+        if self.adding or self.removing:
+            return "moving"
         if self.leader != self.replicas[0]:
             return "not led by its preferred replica"
         return None
@@ -45,7 +52,7 @@ def describe_cluster(with_internal: bool, as_json: bool, bootstrap: str) -> None
     """Show the nodes of a cluster, and the partitions that have a problem."""
     with Cluster(bootstrap) as cluster:
         metadata, nodes = cluster.metadata(), cluster.live_nodes()
-    partitions = list(placed_partitions(metadata))
+        partitions = list(placed_partitions(metadata, _moving(cluster)))
     if as_json:
         print_json(_as_json(metadata, nodes, partitions))
         return
@@ -83,7 +90,17 @@ def summed_up(wrong: Iterable[PlacedPartition]) -> Iterable[str]:
         yield f"{topic}: {counted(count, 'partition')} {problem} (--all lists them)"
 
 
-def placed_partitions(metadata: MetadataResponse) -> Iterable[PlacedPartition]:
+def _moving(cluster: Cluster) -> Reassignments:
+    """Nothing where this may not be asked: the description is useful without."""
+    try:
+        return reassignments(cluster, cluster.first)
+    except CommandFailed:
+        return {}
+
+
+def placed_partitions(
+    metadata: MetadataResponse, moving: Reassignments
+) -> Iterable[PlacedPartition]:
     for topic in sorted(metadata.topics, key=lambda one: (one.name in INTERNAL_TOPICS, one.name)):
         for one in sorted(topic.partitions, key=lambda one: one.partition_index):
             yield PlacedPartition(
@@ -92,6 +109,7 @@ def placed_partitions(metadata: MetadataResponse) -> Iterable[PlacedPartition]:
                 one.leader_id,
                 tuple(one.replica_nodes),
                 tuple(one.isr_nodes),
+                *moving.get(TopicPartition(topic.name or "", one.partition_index), ((), ())),
             )
 
 

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
+from millstream.cli.cluster_throttle import throttled_topics, unused_lists
 from millstream.cli.cluster_view import ClusterView, PartitionView, size_text, time_text, view_of
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
@@ -32,9 +33,10 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`key` is the same as long as the problem lasts; `is_notice` does not change the exit code."""
+    """`keys` name what has the problem, as its partitions: it lasts as long as one of them has it.
+    `is_notice` does not change the exit code."""
 
-    key: str
+    keys: tuple[str, ...]
     text: str
     advice: str
     is_notice: bool = False
@@ -58,7 +60,8 @@ def health(as_json: bool, bootstrap: str) -> None:
         view = view_of(cluster)
         disks = list(_disks(cluster, view))
         min_isr = _min_isr(cluster, view)
-    problems = found_problems(view, disks, min_isr)
+        throttled = throttled_topics(cluster, view)
+    problems = found_problems(view, disks, min_isr, throttled)
     since = remembered(_state_path(view.cluster_id), problems, time.time())
     if as_json:
         print_json(
@@ -67,7 +70,7 @@ def health(as_json: bool, bootstrap: str) -> None:
                     "problem": one.text,
                     "advice": one.advice,
                     "is_notice": one.is_notice,
-                    "since": int(since[one.key]),
+                    "since": int(since[one]),
                 }
                 for one in problems
             ]
@@ -79,10 +82,10 @@ def health(as_json: bool, bootstrap: str) -> None:
         raise CommandFailed(f"{counted(len(wrong), 'problem')} found")
 
 
-def _print(view: ClusterView, problems: list[Problem], since: Mapping[str, float]) -> None:
+def _print(view: ClusterView, problems: list[Problem], since: Mapping[Problem, float]) -> None:
     now = time.time()
     for one in problems:
-        seen = now - since[one.key]
+        seen = now - since[one]
         when = f"seen for {time_text(seen)}" if seen >= 1 else "first seen now"
         echo(f"{'notice' if one.is_notice else 'PROBLEM'}: {one.text} ({when})\n  {one.advice}")
     if all(one.is_notice for one in problems):
@@ -91,13 +94,18 @@ def _print(view: ClusterView, problems: list[Problem], since: Mapping[str, float
 
 
 def found_problems(
-    view: ClusterView, disks: Iterable[Disk], min_isr: Mapping[str, int]
+    view: ClusterView,
+    disks: Iterable[Disk],
+    min_isr: Mapping[str, int],
+    throttled: Iterable[str] = (),
 ) -> list[Problem]:
     """The worst first. A partition is in the worst group that it belongs to."""
     found: list[Problem] = []
     if view.controller_id < 0:
         text = "the cluster has no controller, so nothing is elected"
-        found.append(Problem("controller", text, "Check that ZooKeeper runs and nodes reach it."))
+        found.append(
+            Problem(("controller",), text, "Check that ZooKeeper runs and nodes reach it.")
+        )
     found += _missing_nodes(view)
     rest = list(view.partitions.values())
     for key, is_so, text, advice, is_notice in _GROUPS:
@@ -105,8 +113,24 @@ def found_problems(
         rest = [one for one in rest if one not in some]
         if some:
             named = f"{_said_of(len(some), text)}: {_named(some)}"
-            found.append(Problem(f"{key} {_named(some)}", named, advice, is_notice))
-    return [*found, *_disk_problems(disks)]
+            keys = tuple(f"{key} {one.where}" for one in some)
+            found.append(Problem(keys, named, advice, is_notice))
+    return [*found, *_disk_problems(disks), *_left_throttle(view, throttled)]
+
+
+def _left_throttle(view: ClusterView, throttled: Iterable[str]) -> Iterator[Problem]:
+    """Of a command that was killed before its moves had ended."""
+    if any(one.is_moving for one in view.partitions.values()):
+        return
+    topics = unused_lists(view, throttled)
+    if topics:
+        yield Problem(
+            ("throttle",),
+            f"nothing is moving, but the throttle of moves is still set for {', '.join(topics)}",
+            "Replicas that fall behind would catch up slowly. Run the command that moved them"
+            " again, or remove it: millstream cluster reassign --cancel",
+            is_notice=True,
+        )
 
 
 def _missing_nodes(view: ClusterView) -> Iterator[Problem]:
@@ -114,7 +138,7 @@ def _missing_nodes(view: ClusterView) -> Iterator[Problem]:
     for node in sorted(wanted - view.nodes.keys()):
         count = sum(node in one.replicas for one in view.partitions.values())
         yield Problem(
-            f"node {node}",
+            (f"node {node}",),
             f"node {node} is not alive; it has replicas of {counted(count, 'partition')}",
             f"Start it. If it will not come back: millstream cluster decommission {node}",
         )
@@ -124,7 +148,7 @@ _GROUPS: Final[tuple[tuple[str, Callable[[PartitionView, int], bool], str, str, 
     (
         "offline",
         lambda one, min_isr: one.leader < 0,
-        "have no leader and serve nothing",
+        "have no leader and cannot be used",
         "Start the nodes of their replicas. If their data is lost:"
         " millstream cluster elect --unclean TOPIC:PARTITION",
         False,
@@ -155,7 +179,8 @@ _GROUPS: Final[tuple[tuple[str, Callable[[PartitionView, int], bool], str, str, 
         "not-preferred",
         lambda one, min_isr: one.leader != one.replicas[0],
         "are not led by their preferred replica",
-        "They return by themselves within five minutes, or now: millstream cluster elect",
+        "If they are many, they return by themselves at the next check"
+        " (leader.imbalance.check.interval.seconds); now: millstream cluster elect",
         True,
     ),
 )
@@ -180,14 +205,14 @@ def _disk_problems(disks: Iterable[Disk]) -> Iterator[Problem]:
     for disk in disks:
         if disk.is_failed:
             yield Problem(
-                f"disk {disk.node}",
+                (f"disk {disk.node}",),
                 f"the data directory {disk.path} of node {disk.node} has failed",
                 "Check the disk, then restart the node.",
             )
         elif disk.total_bytes > 0 and disk.usable_bytes < (1 - _FULL_SHARE) * disk.total_bytes:
             used = 1 - disk.usable_bytes / disk.total_bytes
             yield Problem(
-                f"full {disk.node}",
+                (f"full {disk.node}",),
                 f"the disk of node {disk.node} is {used:.0%} full,"
                 f" {size_text(disk.usable_bytes)} are left",
                 "Shorten retention.ms or retention.bytes of large topics, or add a node and run"
@@ -232,14 +257,14 @@ def _state_path(cluster_id: str) -> Path:
     return Path(home) / "millstream" / f"health-{safe}.json"
 
 
-def remembered(path: Path, problems: Iterable[Problem], now: float) -> dict[str, float]:
-    """When each problem was first seen. What is over is forgotten."""
+def remembered(path: Path, problems: Collection[Problem], now: float) -> dict[Problem, float]:
+    """When each problem was first seen, in any of what has it now. What is over is forgotten."""
     before: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError):
         before = {str(key): float(at) for key, at in json.loads(path.read_text()).items()}
-    since = {one.key: before.get(one.key, now) for one in problems}
+    since = {key: before.get(key, now) for one in problems for key in one.keys}
     # A home that cannot be written is no reason to fail.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(since))
-    return since
+    return {one: min(since[key] for key in one.keys) for one in problems}

@@ -1,23 +1,20 @@
 """Carries out a plan of moves: a few at a time, throttled, with progress, and cancellable.
 
 The cluster itself moves partitions. If this command is killed, the moves that it has started
-go on; the same command plans again from what is there, and continues. Throttles are options of
-topics and nodes, as Kafka's own tool sets them, and are removed at the end.
+go on; the same command plans again from what is there, and continues.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import click
 
+from millstream.cli.cluster_throttle import remove_unused_throttle, set_throttle
 from millstream.cli.cluster_view import (
-    BROKER,
-    TOPIC,
     ClusterView,
     PartitionView,
-    change_options,
     controller_of,
     patiently,
     size_text,
@@ -30,7 +27,6 @@ from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, echo, joined, print_table
 from millstream.cli.progress import Progress
-from millstream.client.blocking import Address
 from millstream.cluster.rebalancing import Move
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
@@ -44,12 +40,9 @@ from millstream.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeaders
 POLL_SECONDS: Final = 0.5
 # Without a byte for this long, the command says what each move waits for.
 STUCK_SECONDS: Final = 20.0
+# Nodes of Apache Kafka hear of the end of a move a moment after the controller.
+SETTLED_SECONDS: Final = 3.0
 _PREFERRED: Final = 0
-_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_THROTTLED: Final = (
-    "leader.replication.throttled.replicas",
-    "follower.replication.throttled.replicas",
-)
 _SHOWN_MAX: Final = 30
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -133,7 +126,7 @@ def carry_out(
         show_plan(moves, pace)
     if not yes:
         confirm("Start?", "moving partitions")
-    running = _Running(bootstrap, moves, pace)
+    running = Running(bootstrap, moves, pace)
     try:
         summary = running.run()
     except KeyboardInterrupt:
@@ -147,6 +140,13 @@ def carry_out(
     if not as_json:
         echo(summary, err=True)
     running.check_undone()
+
+
+def remove_leftovers(bootstrap: str) -> None:
+    """What a command that was killed has not removed: the throttle of moves that are done."""
+    topics = patiently(bootstrap, remove_unused_throttle)
+    if topics:
+        echo(f"removed the throttle of earlier moves of {', '.join(topics)}", err=True)
 
 
 def moves_as_json(moves: Iterable[Move]) -> JsonValue:
@@ -163,7 +163,9 @@ def moves_as_json(moves: Iterable[Move]) -> JsonValue:
 
 
 @dataclass(slots=True)
-class _Running:
+class Running:
+    """Moves that this command starts and watches."""
+
     bootstrap: str
     moves: Sequence[Move]
     pace: Pace
@@ -173,6 +175,11 @@ class _Running:
     # Partitions that somebody else moved back or elsewhere, or deleted.
     undone: list[TopicPartition] = field(default_factory=list)
     done_bytes: int = 0
+    # What an earlier run of the command had copied when this one looked first, and when that was.
+    _first_bytes: int = -1
+    _first_at: float = 0.0
+    # When a move was first seen to have ended in an unexpected way.
+    _ended_at: dict[TopicPartition, float] = field(default_factory=dict)
     _progressed_at: float = 0.0
     _last_bytes: int = -1
 
@@ -181,23 +188,26 @@ class _Running:
         self.pending = list(self.moves)
         started_at = self._progressed_at = time.monotonic()
         progress = Progress(quiet=False)
-        patiently(self.bootstrap, lambda cluster: set_throttle(cluster, self.moves, self.pace))
+        patiently(self.bootstrap, self._set_throttle)
         try:
             while True:
                 moving = patiently(self.bootstrap, self._step)
                 if not self.active and not self.pending:
                     break
                 copied = self.done_bytes + moving
-                progress.show(lambda copied=copied: self._text(copied, started_at))  # type: ignore[misc]  # bound now
+                now = time.monotonic()
+                self.begin_estimate(copied, now)
+                progress.show(lambda copied=copied, now=now: self.text(copied, now))  # type: ignore[misc]  # bound now
                 self._explain_if_stuck(copied)
                 time.sleep(POLL_SECONDS)
         finally:
             progress.stop()
         patiently(self.bootstrap, lambda cluster: elect_preferred(cluster, self.moves))
-        patiently(self.bootstrap, lambda cluster: remove_throttle(cluster, self.moves))
+        patiently(self.bootstrap, self._remove_throttle)
         seconds = time.monotonic() - started_at
         moved = counted(len(self.moves) - len(self.undone), "partition")
-        return f"moved {moved}, {size_text(self.done_bytes)} copied in {time_text(seconds)}"
+        copied = max(self.done_bytes - max(self._first_bytes, 0), 0)
+        return f"moved {moved}, {size_text(copied)} copied in {time_text(seconds)}"
 
     def check_undone(self) -> None:
         """Raises CommandFailed if somebody interfered with the moves."""
@@ -211,20 +221,32 @@ class _Running:
     def _step(self, cluster: Cluster) -> int:
         """Start what may start; the bytes that arrived for the moves in progress."""
         view = view_of(cluster)
-        for where, move in list(self.active.items()):
-            state = view.partitions.get(where)
-            if state is None or not state.is_moving:
-                del self.active[where]
-                if state is not None and state.replicas == move.after:
-                    self.done_bytes += move.copied_bytes
-                else:
-                    self.undone.append(where)
+        self.settle(view, time.monotonic())
         room = self.pace.at_once - len(self.active)
         starting, self.pending = self.pending[: max(room, 0)], self.pending[max(room, 0) :]
         if starting:
             start_moves(cluster, starting)
             self.active.update({move.where: move for move in starting})
         return self._arrived_bytes(cluster, view)
+
+    def settle(self, view: ClusterView, now: float) -> None:
+        """Take out what has ended."""
+        for where, move in list(self.active.items()):
+            state = view.partitions.get(where)
+            if state is not None and state.is_moving:
+                self._ended_at.pop(where, None)
+            elif state is not None and state.replicas == move.after:
+                del self.active[where]
+                self.done_bytes += move.copied_bytes
+            elif now - self._ended_at.setdefault(where, now) >= SETTLED_SECONDS:
+                del self.active[where]
+                self.undone.append(where)
+
+    def _set_throttle(self, cluster: Cluster) -> None:
+        set_throttle(cluster, self.moves, self.pace.bytes_per_second)
+
+    def _remove_throttle(self, cluster: Cluster) -> None:
+        remove_unused_throttle(cluster, was_set=any(move.added for move in self.moves))
 
     def _arrived_bytes(self, cluster: Cluster, view: ClusterView) -> int:
         wanted = {node for move in self.active.values() for node in move.added}
@@ -236,16 +258,22 @@ class _Running:
             if node in sizes
         )
 
-    def _text(self, copied: int, started_at: float) -> str:
+    def begin_estimate(self, copied: int, now: float) -> None:
+        """The first call counts."""
+        if self._first_bytes < 0:
+            self._first_bytes, self._first_at = copied, now
+
+    def text(self, copied: int, now: float) -> str:
+        """How far the moves are, and how long the rest takes at the rate seen since the start."""
         total = sum(move.copied_bytes for move in self.moves)
         left = len(self.pending) + len(self.active)
         text = (
             f"{len(self.moves) - left} of {counted(len(self.moves), 'partition')} moved,"
             f" {size_text(copied)} of {size_text(total)}"
         )
-        seconds = time.monotonic() - started_at
-        if copied and total > copied:
-            text += f", {time_text(seconds / copied * (total - copied))} left"
+        if total > copied > self._first_bytes:
+            rate = (copied - self._first_bytes) / (now - self._first_at)
+            text += f", {time_text((total - copied) / rate)} left"
         return text
 
     def _explain_if_stuck(self, copied: int) -> None:
@@ -297,11 +325,15 @@ def start_moves(cluster: Cluster, moves: Iterable[Move]) -> None:
     _alter(cluster, {move.where: list(move.after) for move in moves})
 
 
-def cancel_moves(cluster: Cluster, places: Iterable[TopicPartition]) -> None:
-    _alter(cluster, dict.fromkeys(places))
+def cancel_moves(cluster: Cluster, places: Iterable[TopicPartition]) -> Collection[TopicPartition]:
+    """Returns those that have ended in the meantime, and were not undone."""
+    return _alter(cluster, dict.fromkeys(places))
 
 
-def _alter(cluster: Cluster, wanted: Mapping[TopicPartition, list[int] | None]) -> None:
+def _alter(
+    cluster: Cluster, wanted: Mapping[TopicPartition, list[int] | None]
+) -> set[TopicPartition]:
+    """Returns the partitions that were not moving, so that nothing could be cancelled."""
     topics: dict[str, list[ReassignablePartition]] = {}
     for where, replicas in wanted.items():
         topics.setdefault(where.topic, []).append(
@@ -312,11 +344,14 @@ def _alter(cluster: Cluster, wanted: Mapping[TopicPartition, list[int] | None]) 
     )
     answer = cluster.ask(controller_of(cluster), request)
     check(answer.error_code, "reassignment", answer.error_message)
+    idle = set()
     for topic in answer.responses:
         for one in topic.partitions:
-            # A repeated request finds that the first one was carried out.
-            if one.error_code != KafkaCode.NO_REASSIGNMENT_IN_PROGRESS:
+            if one.error_code == KafkaCode.NO_REASSIGNMENT_IN_PROGRESS:
+                idle.add(TopicPartition(topic.name, one.partition_index))
+            else:
                 check(one.error_code, f"{topic.name}-{one.partition_index}", one.error_message)
+    return idle
 
 
 def elect_preferred(cluster: Cluster, moves: Iterable[Move]) -> None:
@@ -334,32 +369,3 @@ def elect_preferred(cluster: Cluster, moves: Iterable[Move]) -> None:
         ],
     )
     check(cluster.ask(controller_of(cluster), request).error_code, "election")
-
-
-def set_throttle(cluster: Cluster, moves: Sequence[Move], pace: Pace) -> None:
-    copying = [move for move in moves if move.added]
-    for topic in sorted({move.where.topic for move in copying}):
-        some = [move for move in copying if move.where.topic == topic]
-        values = [
-            ",".join(f"{m.where.partition}:{node}" for m in some for node in m.before),
-            ",".join(f"{m.where.partition}:{node}" for m in some for node in m.added),
-        ]
-        change_options(cluster, TOPIC, topic, dict(zip(_THROTTLED, values, strict=True)))
-    rate = str(pace.bytes_per_second)
-    _on_nodes(cluster, copying, dict.fromkeys(_RATES, rate))
-
-
-def remove_throttle(cluster: Cluster, moves: Sequence[Move]) -> None:
-    copying = [move for move in moves if move.added]
-    existing = {one.name for one in cluster.metadata().topics}
-    for topic in sorted({move.where.topic for move in copying} & existing):
-        change_options(cluster, TOPIC, topic, dict.fromkeys(_THROTTLED))
-    _on_nodes(cluster, copying, dict.fromkeys(_RATES))
-
-
-def _on_nodes(cluster: Cluster, moves: Iterable[Move], settings: Mapping[str, str | None]) -> None:
-    wanted = {node for move in moves for node in (*move.before, *move.added)}
-    for node in cluster.live_nodes():
-        if node.broker_id in wanted:
-            address = Address(node.host, node.port)
-            change_options(cluster, BROKER, str(node.broker_id), settings, node=address)

@@ -1,6 +1,7 @@
 """`millstream cluster reassign`: move partitions by hand, from a file, or back."""
 
 import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
@@ -12,13 +13,21 @@ from millstream.cli.cluster_moves import (
     moves_as_json,
     pace_of,
     pace_options,
-    remove_throttle,
+    remove_leftovers,
 )
+from millstream.cli.cluster_throttle import remove_unused_throttle
 from millstream.cli.cluster_view import ClusterView, first_look, patiently, view_of
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import counted, echo, print_json, print_outcome
+from millstream.cli.output import (
+    counted,
+    echo,
+    joined,
+    print_json,
+    print_outcome,
+    print_table,
+)
 from millstream.cluster.rebalancing import Move
 from millstream.model import TopicPartition
 
@@ -32,7 +41,11 @@ from millstream.model import TopicPartition
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A plan in the JSON format of Kafka's kafka-reassign-partitions.",
 )
-@click.option("--cancel", is_flag=True, help="Undo moves in progress: of all partitions, or these.")
+@click.option(
+    "--cancel",
+    is_flag=True,
+    help="Undo moves in progress: of all partitions, or of these, or of those in the file.",
+)
 @pace_options
 @json_option
 @bootstrap_option
@@ -57,49 +70,89 @@ def reassign(
 
       millstream cluster reassign --cancel
     """
+    check_usage(places, nodes, path, cancel=cancel)
+    plan = None if path is None else read_plan(path)
     view, sizes = first_look(bootstrap, lambda c: (view_of(c), c.partition_sizes()))
     if cancel:
-        partitions = chosen(view, places) if places else list(view.partitions)
-        undone = _cancel(bootstrap, view, partitions, yes)
+        named = list(plan) if plan is not None else _named(view, places)
+        undone = _cancel(bootstrap, view, named, yes=yes, as_json=as_json)
         done = f"cancelled the move of {counted(len(undone), 'partition')}"
         text = done if undone else "nothing is moving"
         print_outcome(text, moves_as_json(undone), as_json=as_json)
         return
-    if path is not None:
-        wanted = read_plan(path)
-    elif nodes is not None and places:
-        wanted = dict.fromkeys(chosen(view, places), parse_nodes(nodes))
-    else:
-        raise CommandFailed("name partitions and --to, or a --file", exit_code=ExitCode.USAGE)
+    wanted = plan
+    if wanted is None:
+        wanted = dict.fromkeys(chosen(view, places), parse_nodes(nodes or ""))
     moves = planned(view, wanted, sizes)
     if moves:
         carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, as_json=as_json)
-    elif not as_json:
-        echo("the partitions are there already", err=True)
+    else:
+        remove_leftovers(bootstrap)
+        if not as_json:
+            echo("the partitions are there already", err=True)
     if as_json:
         print_json(moves_as_json(moves))
 
 
+def check_usage(
+    places: tuple[str, ...], nodes: str | None, path: Path | None, *, cancel: bool
+) -> None:
+    """Raises CommandFailed for options that contradict each other."""
+    problem = None
+    if cancel and nodes is not None:
+        problem = "--cancel returns partitions to where they were: omit --to"
+    elif path is not None and (places or nodes is not None):
+        problem = "the --file names the partitions and nodes: omit others"
+    elif not cancel and path is None and (nodes is None or not places):
+        problem = "name partitions and --to, or a --file"
+    if problem is not None:
+        raise CommandFailed(problem, exit_code=ExitCode.USAGE)
+
+
 def _cancel(
-    bootstrap: str, view: ClusterView, places: list[TopicPartition], yes: bool
+    bootstrap: str, view: ClusterView, places: list[TopicPartition], *, yes: bool, as_json: bool
 ) -> list[Move]:
     """The moves that are undone now: from the replicas they had to the planned ones."""
-    moving = [view.partitions[where] for where in places if view.partitions[where].is_moving]
+    states = [view.partitions[where] for where in places if where in view.partitions]
+    moving = [Move(one.where, one.before, one.target, 0) for one in states if one.is_moving]
     if not moving:
+        remove_leftovers(bootstrap)
         return []
+    if not as_json:
+        show_cancelled(moving)
     if not yes:
         confirm(f"Cancel the move of {counted(len(moving), 'partition')}?", "cancelling moves")
-    undone = [
-        Move(one.where, tuple(n for n in one.replicas if n not in one.adding), one.target, 0)
-        for one in moving
-    ]
+    ended: Collection[TopicPartition] = ()
+    is_first = True
 
     def undo(cluster: Cluster) -> None:
-        cancel_moves(cluster, [one.where for one in moving])
-        remove_throttle(cluster, undone)
+        nonlocal ended, is_first
+        was_first, is_first = is_first, False
+        idle = cancel_moves(cluster, [one.where for one in moving])
+        # A repeated request finds that the first one was carried out.
+        ended = idle if was_first else ()
+        remove_unused_throttle(cluster)
 
     patiently(bootstrap, undo)
-    return undone
+    if ended:
+        count = counted(len(ended), "move")
+        echo(f"millstream: {count} had ended already, as that of {min(ended)}", err=True)
+    return [move for move in moving if move.where not in ended]
+
+
+def show_cancelled(moves: Sequence[Move]) -> None:
+    """The moves that would be undone, and where the partitions return to."""
+    print_table(
+        ["TOPIC", "PARTITION", "MOVING-TO", "BACK-TO"],
+        [
+            (move.where.topic, move.where.partition, joined(move.after), joined(move.before))
+            for move in moves
+        ],
+    )
+
+
+def _named(view: ClusterView, places: tuple[str, ...]) -> list[TopicPartition]:
+    return chosen(view, places) if places else list(view.partitions)
 
 
 def chosen(view: ClusterView, places: tuple[str, ...]) -> list[TopicPartition]:
@@ -165,7 +218,6 @@ def planned(
             raise CommandFailed(f"{where}: node {unknown[0]} is not alive; alive are {alive}")
         if len(set(replicas)) < len(replicas) or not replicas:
             raise CommandFailed(f"{where}: {list(replicas)} names a node twice, or none")
-        before = tuple(node for node in state.replicas if node not in state.adding)
         if state.is_moving or replicas != state.replicas:
-            moves.append(Move(where, before, replicas, sizes.get(where, 0)))
+            moves.append(Move(where, state.before, replicas, sizes.get(where, 0)))
     return moves

@@ -4,7 +4,13 @@ so that one has none."""
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
-from millstream.cli.cluster_moves import carry_out, moves_as_json, pace_of, pace_options
+from millstream.cli.cluster_moves import (
+    carry_out,
+    moves_as_json,
+    pace_of,
+    pace_options,
+    remove_leftovers,
+)
 from millstream.cli.cluster_view import ClusterView, first_look, patiently, view_of
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
@@ -28,8 +34,11 @@ def rebalance(mb_per_second: float, at_once: int, yes: bool, as_json: bool, boot
     moves = [*moves, *_in_progress(view, partitions, moves)]
     if moves:
         carry_out(bootstrap, moves, pace_of(mb_per_second, at_once), yes=yes, as_json=as_json)
-    elif not as_json:
-        echo(f"{counted(len(view.nodes), 'node')} have about equal bytes and leaders", err=True)
+    else:
+        remove_leftovers(bootstrap)
+        if not as_json:
+            nodes = counted(len(view.nodes), "node")
+            echo(f"{nodes} have about equal bytes and leaders", err=True)
     if as_json:
         print_json(moves_as_json(moves))
 
@@ -63,6 +72,8 @@ def decommission(
         done += moves
         # New topics may have got replicas there in the meantime.
         yes = True
+    if not done:
+        remove_leftovers(bootstrap)
     next_step = ": stop it" if node in view.nodes else ", and is not alive"
     print_outcome(f"node {node} has no replicas{next_step}", moves_as_json(done), as_json=as_json)
 
@@ -77,12 +88,7 @@ def _in_progress(view: ClusterView, partitions: list[Placed], moves: list[Move])
     planned = {move.where for move in moves}
     sizes = {one.where: one.size_bytes for one in partitions}
     return [
-        Move(
-            one.where,
-            tuple(node for node in one.replicas if node not in one.adding),
-            one.target,
-            sizes.get(one.where, 0),
-        )
+        Move(one.where, one.before, one.target, sizes.get(one.where, 0))
         for one in view.partitions.values()
         if one.is_moving and one.where not in planned
     ]

@@ -21,6 +21,7 @@ from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import counted, echo, print_json, print_table
+from millstream.cli.progress import Progress
 from millstream.client.blocking import Address
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker
 
@@ -158,16 +159,24 @@ def _wait_until(
     node: DescribeClusterBroker,
     deadline: float,
 ) -> None:
-    while True:
-        view = patiently(bootstrap, view_of)
-        if is_so(view):
-            return
-        if time.monotonic() > deadline:
-            lagging = out_of_sync(view)
-            state = "alive" if node.broker_id in view.nodes else "not alive"
-            raise CommandFailed(
-                f"node {node.broker_id} is {state}, and {counted(len(lagging), 'partition')} are"
-                " not in sync. No other node was restarted. `millstream cluster health` says more",
-                exit_code=ExitCode.TIMEOUT,
-            )
-        time.sleep(_POLL_SECONDS)
+    progress = Progress(quiet=False)
+    try:
+        while not is_so(view := patiently(bootstrap, view_of)):
+            if time.monotonic() > deadline:
+                raise CommandFailed(
+                    f"{waited_for(view, node)}. No other node was restarted. `millstream cluster"
+                    " health` says more",
+                    exit_code=ExitCode.TIMEOUT,
+                )
+            text = f"waiting: {waited_for(view, node)}"
+            progress.show(lambda text=text: text)  # type: ignore[misc]  # bound now
+            time.sleep(_POLL_SECONDS)
+    finally:
+        progress.stop()
+
+
+def waited_for(view: ClusterView, node: DescribeClusterBroker) -> str:
+    """Why the next node is not restarted yet."""
+    state = "alive" if node.broker_id in view.nodes else "not alive"
+    lagging = counted(len(out_of_sync(view)), "partition")
+    return f"node {node.broker_id} is {state}, {lagging} not in sync"

@@ -22,6 +22,7 @@ from millstream.wire.apis.incremental_alter_configs import (
     IncrementallyAlterableConfig,
 )
 from millstream.wire.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from millstream.wire.apis.metadata import MetadataResponse
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -29,6 +30,11 @@ _SET, _DELETE = 0, 1
 # A node that leads or answers may just be restarting.
 _RETRY_SECONDS_MAX: Final = 60.0
 _RETRY_PAUSE_SECONDS: Final = 0.5
+# Where moves end all the time, the last look has to do.
+_LOOKS_MAX: Final = 10
+
+# The nodes that a move adds, and those that it removes.
+Reassignments = dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]
 
 T = TypeVar("T")
 
@@ -47,6 +53,11 @@ class PartitionView:
     @property
     def is_moving(self) -> bool:
         return bool(self.adding or self.removing)
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """The replicas when its move began, and again if it is cancelled."""
+        return tuple(node for node in self.replicas if node not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
@@ -91,8 +102,7 @@ def controller_of(cluster: Cluster) -> Address:
 def view_of(cluster: Cluster) -> ClusterView:
     """As the controller sees it: other nodes hear of changes a moment later."""
     controller = controller_of(cluster)
-    metadata = cluster.metadata(node=controller)
-    moving = reassignments(cluster, controller)
+    metadata, moving = _at_one_moment(cluster, controller)
     partitions: dict[TopicPartition, PartitionView] = {}
     for topic in metadata.topics:
         for one in topic.partitions:
@@ -112,9 +122,20 @@ def view_of(cluster: Cluster) -> ClusterView:
     )
 
 
-def reassignments(
-    cluster: Cluster, controller: Address
-) -> dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]:
+def _at_one_moment(cluster: Cluster, controller: Address) -> tuple[MetadataResponse, Reassignments]:
+    """Replicas and moves that belong together: a move that ends between the two questions would
+    look as if it had ended with all its replicas."""
+    moving = reassignments(cluster, controller)
+    for _ in range(_LOOKS_MAX):
+        before = moving
+        metadata = cluster.metadata(node=controller)
+        moving = reassignments(cluster, controller)
+        if moving == before:
+            break
+    return metadata, moving
+
+
+def reassignments(cluster: Cluster, controller: Address) -> Reassignments:
     """The partitions that are moving: the nodes that each adds, and those that it removes."""
     answer = cluster.ask(controller, ListPartitionReassignmentsRequest(topics=None))
     check(answer.error_code, "reassignments", answer.error_message)
