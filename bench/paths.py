@@ -54,6 +54,7 @@ def _connection() -> Any:
         is_closed=False,
         principal=ANONYMOUS,
         address="127.0.0.1",
+        client="127.0.0.1",
         proved_node_id=-1,
         is_abandoned=lambda: False,
     )

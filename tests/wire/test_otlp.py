@@ -1,5 +1,6 @@
 import math
 import random
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given
@@ -139,3 +140,16 @@ def test_any_damage_to_metrics_is_read_or_refused():
         except ValueError:
             continue
         assert len(found.points) <= 20
+
+
+def test_fields_are_gone_through_as_the_caller_says() -> None:
+    passed: list[object] = []
+
+    def each(fields: Iterable[object]) -> Iterator[object]:
+        for one in fields:
+            passed.append(one)
+            yield one
+
+    data = metrics_data(gauge("queue", 1.5, topic="t", partition="0"))
+    assert read_metrics(data, each) == read_metrics(data)
+    assert passed

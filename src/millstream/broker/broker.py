@@ -305,7 +305,7 @@ class Broker:
         permissions = self._permissions(metadata)
         quotas = self._quotas(metadata)
         self.services = Services(
-            turns=Turns(self._server.turns.is_shared),
+            turns=Turns(self._server.turns.has_others),
             node=self.node,
             topics=self.topics,
             coordination=self.coordination,

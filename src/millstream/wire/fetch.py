@@ -116,7 +116,7 @@ def _read_topics(cursor: Cursor, version: int, *, flexible: bool) -> list[FetchT
         name, topic_id = _read_name(cursor, version, flexible=flexible)
         count = cursor.compact_array_count() if flexible else cursor.array_count()
         partitions = []
-        for _ in range(count):
+        for _ in cursor.each_of(count):
             partitions.append(_read_partition(cursor, version))
             if flexible:
                 cursor.skip_tags()

@@ -10,9 +10,9 @@ Histogram or Summary > data points.
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-from typing import Final
+from typing import Any, Final
 
 from millstream.lazy_dataclass import dataclass
 
@@ -30,6 +30,7 @@ _INT64: Final = struct.Struct("<q")
 
 # A field's value: a number as it is on the wire, or a view of the payload.
 _FieldValue = int | memoryview
+EachField = Callable[[Iterable[Any]], Iterable[Any]]
 _DELTA: Final = 1
 
 
@@ -77,11 +78,12 @@ class _LimitReached(Exception):
     """There are more fields or points than are read."""
 
 
-def read_metrics(data: bytes) -> ReadMetrics:
-    """Raises ValueError if the bytes are not OTLP metrics."""
+def read_metrics(data: bytes, each: EachField = iter) -> ReadMetrics:
+    """Raises ValueError if the bytes are not OTLP metrics. `each` goes through the fields, and may
+    pause between them."""
     found = ReadMetrics()
     try:
-        _Reader(found.points).read(memoryview(data))
+        _Reader(found.points, each).read(memoryview(data))
     except _LimitReached:
         found.is_complete = False
     return found
@@ -90,8 +92,9 @@ def read_metrics(data: bytes) -> ReadMetrics:
 class _Reader:
     """Appends to `points`, which is right also when a limit ends the reading."""
 
-    def __init__(self, points: list[MetricPoint]) -> None:
+    def __init__(self, points: list[MetricPoint], each: EachField) -> None:
         self._points = points
+        self._each = each
         self._fields_left = FIELDS_MAX
 
     def read(self, data: memoryview) -> None:
@@ -177,7 +180,10 @@ class _Reader:
             if number == wanted and isinstance(value, memoryview):
                 yield value
 
-    def _fields(self, data: memoryview) -> Iterator[tuple[int, _FieldValue]]:
+    def _fields(self, data: memoryview) -> Iterable[tuple[int, _FieldValue]]:
+        return self._each(self._read_fields(data))
+
+    def _read_fields(self, data: memoryview) -> Iterator[tuple[int, _FieldValue]]:
         position, end = 0, len(data)
         while position < end:
             self._fields_left -= 1

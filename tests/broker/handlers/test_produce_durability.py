@@ -49,6 +49,7 @@ class Producer:
             listener="PLAINTEXT",
             principal=ANONYMOUS,
             proved_node_id=-1,
+            client="127.0.0.1",
             shortcut=None,
             last_request=None,
             is_closed=False,

@@ -50,6 +50,7 @@ async def produced_while_the_buffer_is_reused(folder: Path) -> list[int]:
             listener="PLAINTEXT",
             principal=ANONYMOUS,
             proved_node_id=-1,
+            client="127.0.0.1",
             shortcut=None,
             last_request=None,
             is_closed=False,

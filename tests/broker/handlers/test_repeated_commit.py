@@ -122,6 +122,7 @@ async def codes_of_held_commits(folder: Path) -> list[int]:
             principal=ANONYMOUS,
             peer="127.0.0.1:1",
             proved_node_id=-1,
+            client="127.0.0.1",
             shortcut=None,
             last_request=None,
             is_closed=False,

@@ -157,3 +157,24 @@ def test_nobody_rests_for_addresses_that_do_not_need_the_loop(
         timers.soon.pop()()
     assert len(seen) == 2 * TURNS_BEFORE_REST
     assert not timers.later
+
+
+def test_a_client_has_others_when_somebody_else_was_heard(
+    timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while it waits for an answer itself, and is silent."""
+    monkeypatch.setattr(client_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
+    turns = ClientTurns()
+    assert not turns.has_others("a")
+    turns.hear("a", timers.now)
+    timers.now += 2 * ACTIVE_SECONDS
+    for _ in range(3):
+        turns.hear("good", timers.now)
+        assert turns.has_others("a")
+        timers.now += 2 * ACTIVE_SECONDS
+    assert not turns.has_others("a")
+    turns.hear("good", timers.now)
+    assert not turns.has_others("good")
+    turns.hear("a", timers.now)
+    assert turns.has_others("good")
+    assert turns.has_others("a")

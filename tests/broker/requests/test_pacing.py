@@ -3,7 +3,13 @@
 import pytest
 
 from millstream.broker.requests import pacing
-from millstream.broker.requests.pacing import PAUSE_SECONDS, WORK_SECONDS, with_pauses
+from millstream.broker.requests.pacing import (
+    PAUSE_SECONDS,
+    PAUSE_SECONDS_MAX,
+    WORK_SECONDS,
+    Pace,
+    pause_after,
+)
 from millstream.wire.apis.list_groups import ListGroupsGroup, ListGroupsRequest, ListGroupsResponse
 from millstream.wire.codec import request_reader, request_writer, response_writer
 from millstream.wire.cursor import LONG_ARRAY, Cursor
@@ -31,23 +37,41 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_every_item_comes_and_pauses_are_longer_than_the_work(clock: Clock) -> None:
     seen = []
-    for item in with_pauses(lambda: True, range(1000)):
+    for item in Pace(lambda: True).each(range(1000)):
         seen.append(item)
         clock.now += WORK_SECONDS / 10
     assert seen == list(range(1000))
     worked = clock.now - clock.slept
     assert clock.slept > worked
-    assert clock.slept <= (worked / WORK_SECONDS + 1) * PAUSE_SECONDS
+    assert clock.slept <= (worked / WORK_SECONDS + 1) * PAUSE_SECONDS * 1.2
+
+
+def test_work_that_took_longer_by_the_clock_is_followed_by_a_longer_pause(clock: Clock) -> None:
+    pauses = []
+    for _ in Pace(lambda: True).each(range(4)):
+        pauses.append(clock.slept)
+        clock.now += 0.005
+    assert pauses == pytest.approx([0, 0.01, 0.02, 0.03])
+    assert pause_after(0.0) == PAUSE_SECONDS
+    assert pause_after(10.0) == PAUSE_SECONDS_MAX
+
+
+def test_a_pause_within_a_list_is_no_work_of_the_list_around_it(clock: Clock) -> None:
+    pace = Pace(lambda: True)
+    for _ in pace.each(range(3)):
+        for _ in pace.each(range(2)):
+            clock.now += 2 * WORK_SECONDS
+    assert clock.slept == pytest.approx(6 * 4 * WORK_SECONDS)
 
 
 def test_short_work_is_not_interrupted(clock: Clock) -> None:
-    for _ in with_pauses(lambda: True, range(10)):
+    for _ in Pace(lambda: True).each(range(10)):
         clock.now += WORK_SECONDS / 20
     assert clock.slept == 0
 
 
 def test_nobody_pauses_for_no_one(clock: Clock) -> None:
-    for _ in with_pauses(lambda: False, range(1000)):
+    for _ in Pace(lambda: False).each(range(1000)):
         clock.now += WORK_SECONDS
     assert clock.slept == 0
 

@@ -11,6 +11,7 @@ import pytest
 
 from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests import turns as turns_module
+from millstream.broker.requests.pacing import PAUSE_SECONDS_MAX, Each
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, Weight, by_topic, distinct, once
 from millstream.wire.apis.delete_groups import DeletedGroup, DeleteGroupsResponse
@@ -29,6 +30,7 @@ def running(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 class FakeConnection:
     has_left = False
     proved_node_id = -1
+    client = "10.0.0.1"
 
     def is_abandoned(self) -> bool:
         return self.has_left
@@ -161,9 +163,9 @@ async def test_a_large_request_is_prepared_in_a_thread(request_of: Request) -> N
     turns = Turns()
     threads = []
 
-    def work() -> list[str]:
+    def work(each: Each) -> list[str]:
         threads.append(threading.current_thread())
-        return ["a", "b"]
+        return list(each(["a", "b"]))
 
     def then(found: list[str]) -> DeleteGroupsResponse:
         threads.append(threading.current_thread())
@@ -191,13 +193,13 @@ async def test_a_large_request_is_prepared_in_a_thread(request_of: Request) -> N
 
 
 @running
-async def test_what_is_left_of_a_request_is_freed_in_a_thread() -> None:
+async def test_what_is_left_of_a_request_is_freed_in_a_thread(request_of: Request) -> None:
     turns = Turns()
     where: list[threading.Thread] = []
     remains = [answer(str(number)) for number in range(1_000)]
     for each in remains:
         weakref.finalize(each, lambda: where.append(threading.current_thread()))
-    turns.free_soon(remains)
+    turns.free_soon(request_of, remains)
     del remains, each
     assert not where
     assert turns._freeing is not None
@@ -207,14 +209,16 @@ async def test_what_is_left_of_a_request_is_freed_in_a_thread() -> None:
 
 
 @running
-async def test_a_large_request_ends_when_what_is_left_of_it_is_freed() -> None:
+async def test_a_large_request_ends_when_what_is_left_of_it_is_freed(
+    request_of: Request,
+) -> None:
     turns = Turns()
     freed: list[object] = []
     for _ in range(2):
         async with turns.large_request():
             remains = [answer("left")] * 2
             weakref.finalize(remains[0], freed.append, "left")
-            turns.free_soon(remains)
+            turns.free_soon(request_of, remains)
             del remains
     assert not freed
     async with turns.large_request():
@@ -237,13 +241,48 @@ async def test_the_loop_is_left_to_others_for_longer_than_a_turn(
     monkeypatch.setattr(asyncio, "sleep", note)
     monkeypatch.setattr(turns_module, "FIRST_TURN_SECONDS_MAX", -1)
     monkeypatch.setattr(turns_module, "TURN_SECONDS_MAX", -1)
-    found = [item async for item in Turns(lambda: True).each(request_of, range(5))]
+    found = [item async for item in Turns(lambda client: True).each(request_of, range(5))]
     assert found == [0, 1, 2, 3, 4]
     assert rests == [turns_module.REST_SECONDS] * 5
     assert turns_module.REST_SECONDS >= 0.001
     rests.clear()
-    assert [item async for item in Turns(lambda: False).each(request_of, range(3))] == [0, 1, 2]
+    assert [item async for item in Turns(lambda client: False).each(request_of, range(3))] == [
+        0,
+        1,
+        2,
+    ]
     # Followers do not wait for anybody.
     request_of.connection.proved_node_id = 2
-    assert [item async for item in Turns(lambda: True).each(request_of, range(3))] == [0, 1, 2]
+    assert [item async for item in Turns(lambda client: True).each(request_of, range(3))] == [
+        0,
+        1,
+        2,
+    ]
     assert rests == [0] * 6
+
+
+@running
+async def test_a_turn_that_took_longer_by_the_clock_is_followed_by_a_longer_rest(
+    request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    rests: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0)
+
+    def slow(name: str) -> DeletedGroup:
+        nonlocal now
+        now += 0.005 if len(rests) < 2 else 1
+        return answer(name)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    monkeypatch.setattr(turns_module.time, "perf_counter", lambda: now)  # type: ignore[attr-defined]
+    later = Turns(lambda client: True).answer_each(request_of, "abcd", slow, combine)
+    assert not isinstance(later, DeleteGroupsResponse)
+    assert names(await later) == list("abcd")
+    assert rests == pytest.approx(
+        [turns_module.REST_SECONDS, 0.01, PAUSE_SECONDS_MAX, PAUSE_SECONDS_MAX]
+    )

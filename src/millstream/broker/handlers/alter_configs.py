@@ -54,7 +54,7 @@ async def alter_each(
 ) -> list[AlterConfigsResult]:
     """Change each resource of a request; each gets its own error code."""
     answers = []
-    wanted, twice = await turns.prepared(request, lambda: distinct(resources, _key))
+    wanted, twice = await turns.prepared(request, lambda each: distinct(each(resources), _key))
     async for resource in turns.each(request, wanted):
         answer = AlterConfigsResult(
             error_code=KafkaCode.NONE,

@@ -32,7 +32,7 @@ async def handle(
     body: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
     wanted, twice = await turns.prepared(
-        request, lambda: distinct(body.topics, key=lambda topic: topic.name)
+        request, lambda each: distinct(each(body.topics), key=lambda topic: topic.name)
     )
     changes = mutations(quotas, request, strict_from=_STRICT_FROM)
     results = []

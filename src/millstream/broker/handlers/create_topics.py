@@ -55,7 +55,7 @@ async def handle(
         _answer(node, permissions, request, result) async for result in turns.each(request, results)
     ]
     if request.is_long:
-        turns.free_soon(wanted, results)
+        turns.free_soon(request, wanted, results)
     return CreateTopicsResponse(throttle_time_ms=mute(request, changes), topics=answers)
 
 

@@ -1,6 +1,5 @@
 """DeleteTopics (20), versions 1-6: by id from version 6."""
 
-from functools import partial
 from typing import Final
 
 from millstream.broker.node.state import NodeState
@@ -36,10 +35,10 @@ async def handle(
     body: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
     if request.version < 6:
-        wanted = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
+        named = [DeletableTopic(name=name, topic_id=NO_TOPIC_ID) for name in body.topic_names]
     else:
-        wanted = body.topics
-    wanted, twice = await turns.prepared(request, partial(distinct, wanted, _key))
+        named = body.topics
+    wanted, twice = await turns.prepared(request, lambda each: distinct(each(named), _key))
     changes = mutations(quotas, request, strict_from=_STRICT_FROM)
     responses = [
         _named_twice(topic)

@@ -43,7 +43,7 @@ def handle(
             Weight(_weight, _too_large),
         )
 
-    return turns.prepare(request, lambda: once(body.resources, _key), answer)
+    return turns.prepare(request, lambda each: once(each(body.resources), _key), answer)
 
 
 def _key(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:

@@ -27,8 +27,8 @@ def handle(
 ) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
     return turns.prepare(
         request,
-        lambda: dict.fromkeys(
-            (topic.name, index) for topic in body.topics for index in topic.partition_indexes
+        lambda each: dict.fromkeys(
+            each((topic.name, index) for topic in body.topics for index in topic.partition_indexes)
         ),
         lambda wanted: _answer_all(node, turns, permissions, request, wanted),
     )

@@ -36,7 +36,10 @@ def handle(
     if body.topics:
         return turns.prepare(
             request,
-            lambda: _first({topic.name for topic in body.topics}, start, room),
+            # Not a set: the collector never looks into a dict of strings, which may be many.
+            lambda each: _first(
+                each(dict.fromkeys(topic.name for topic in each(body.topics))), start, room
+            ),
             lambda names: _answer_page(node, permissions, turns, request, body, room, names),
         )
     listed = (

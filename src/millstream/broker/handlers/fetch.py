@@ -86,7 +86,8 @@ class Parts(Protocol):
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     if cursor.end - cursor.position > _FRAME_BYTES_MAX:
-        kept = Cursor(kept_frame(cursor.data), cursor.position, PARTITIONS_MAX)
+        frame = kept_frame(cursor.data)
+        kept = Cursor(frame, cursor.position, PARTITIONS_MAX, each=parts.turns.pace(request))
         return Pending(_handle_large(parts, request, kept), gate=True)
     return _handle(parts, request, read_fetch_request(cursor, request.version))
 
@@ -99,7 +100,7 @@ async def _handle_large(parts: Parts, request: Request, cursor: Cursor) -> Piece
     try:
         return await settled(_handle(parts, request, body))
     finally:
-        turns.free_soon(body)
+        turns.free_soon(request, body)
 
 
 def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pending:

@@ -52,7 +52,7 @@ def handle(
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     return turns.prepare(
         request,
-        lambda: distinct(_named(body), _key),
+        lambda each: distinct(each(_named(body)), _key),
         lambda found: _answer_all(node, turns, permissions, request, body, *found),
     )
 

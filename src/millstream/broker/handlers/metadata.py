@@ -56,7 +56,7 @@ def handle(
     named = body.topics
     return turns.prepare(
         request,
-        lambda: once(named, key=lambda topic: (topic.name, topic.topic_id)),
+        lambda each: once(each(named), key=lambda topic: (topic.name, topic.topic_id)),
         lambda wanted: _answer_named(node, topics, turns, permissions, kept, request, body, wanted),
     )
 

@@ -29,8 +29,10 @@ def handle(
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     return turns.prepare(
         request,
-        lambda: once(
-            ((topic.topic, partition) for topic in body.topics for partition in topic.partitions),
+        lambda each: once(
+            each(
+                (topic.topic, partition) for topic in body.topics for partition in topic.partitions
+            ),
             key=lambda named: (named[0], named[1].partition),
         ),
         lambda wanted: _answer_all(node, turns, permissions, request, wanted),

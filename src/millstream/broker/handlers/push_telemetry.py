@@ -41,20 +41,25 @@ def handle(
     # What nobody asked for is not read.
     if not body.metrics or not client.wanted.metrics:
         return PushTelemetryResponse(error_code=KafkaCode.NONE)
-    return _keep(node, telemetry, turns, client, body, push.size_bytes_max)
+    return _keep(node, telemetry, turns, request, client, body, push.size_bytes_max)
 
 
 async def _keep(
     node: NodeState,
     telemetry: ClientTelemetry,
     turns: Turns,
+    request: Request,
     client: ClientInstance,
     body: PushTelemetryRequest,
     limit_bytes: int,
 ) -> PushTelemetryResponse:
     """Reads the metrics in a thread: a hundred of them take some milliseconds."""
     read = partial(
-        read_payload, body.metrics, Codec(body.compression_type), limit_bytes=limit_bytes
+        read_payload,
+        body.metrics,
+        Codec(body.compression_type),
+        limit_bytes=limit_bytes,
+        each=turns.pace(request),
     )
     try:
         metrics = await turns.in_thread(read)

@@ -38,8 +38,10 @@ class ClientTurns:
         self._lines: dict[str, deque[GoOn]] = {}
         # The client whose connection continues right now.
         self._current: str | None = None
-        # Who was heard last, and when that was somebody else than before, by the loop's time.
+        # Who was heard last, and when; and when that was somebody else than before. By the loop's
+        # time.
         self._last_heard = ""
+        self._heard_at = -ACTIVE_SECONDS
         self._changed_at = -ACTIVE_SECONDS
         # Since the last rest.
         self._turns = 0
@@ -49,9 +51,18 @@ class ClientTurns:
 
     def hear(self, client: str, now: float) -> None:
         """A connection of this client has received something."""
+        self._heard_at = now
         if client != self._last_heard:
             self._last_heard = client
             self._changed_at = now
+
+    def has_others(self, client: str) -> bool:
+        """Has anybody but this client sent something in the last moments? Any thread may ask.
+
+        Not whether several have: a client that waits for the answer to a large request is silent,
+        and the only one that is heard then is the one to be spared."""
+        heard_at = self._changed_at if client == self._last_heard else self._heard_at
+        return time.monotonic() - heard_at < ACTIVE_SECONDS
 
     def is_shared(self) -> bool:
         """Have several clients sent something in the last moments? Any thread may ask."""

@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Final, Protocol
 from uuid import UUID
 
+from millstream.broker.requests.pacing import Each, at_once
 from millstream.cluster.znodes import encode_uuid
 from millstream.config import BrokerConfig, Subscription, parse_subscription
 from millstream.config.client_metrics_config import (
@@ -301,10 +302,12 @@ def _check_push(client: ClientInstance, push: Push, now_ms: int) -> None:
         raise _too_large(push.size_bytes_max)
 
 
-def read_payload(data: bytes | memoryview, codec: Codec, *, limit_bytes: int) -> ReadMetrics:
+def read_payload(
+    data: bytes | memoryview, codec: Codec, *, limit_bytes: int, each: Each = at_once
+) -> ReadMetrics:
     """Unpack and read the metrics of a push. Raises KafkaError."""
     try:
-        return read_metrics(decompress(codec, data, limit_bytes=limit_bytes))
+        return read_metrics(decompress(codec, data, limit_bytes=limit_bytes), each)
     except TooLarge:
         raise _too_large(limit_bytes) from None
     except ValueError as problem:

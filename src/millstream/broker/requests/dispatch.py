@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from millstream.broker.network.connection import Connection, kept_frame
 from millstream.broker.network.replies import Pending, Pieces, settled
-from millstream.broker.requests.pacing import with_pauses
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.routes import (
     Route,
@@ -61,7 +60,6 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         # Handlers that are being imported, by API key.
         self._imports: dict[int, asyncio.Task[None]] = {}
-        self._with_pauses = partial(with_pauses, services.turns.is_shared)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Pieces | Pending:
         # The checks below were made for the request that set the shortcut. Those that may have
@@ -100,7 +98,9 @@ class Dispatcher:
         try:
             body = read(Cursor(data, cursor.position, _FEW_ELEMENTS))
         except TooManyElements:
-            large = partial(read, Cursor(data, cursor.position, each=self._with_pauses))
+            large = partial(
+                read, Cursor(data, cursor.position, each=self._services.turns.pace(request))
+            )
             return Pending(self._answer_large(route, request, large), gate=True)
         answer = self._answer(route, request, body)
         if isinstance(answer, Message):
@@ -141,7 +141,7 @@ class Dispatcher:
                     return await self._encode_long(route.api, request, answer)
                 return await self._encode_later(route.api, request, answer)
             finally:
-                turns.free_soon(body)
+                turns.free_soon(request, body)
 
     async def _encode_later(
         self, api: Api, request: Request, answer: Coroutine[Any, Any, Message]
@@ -154,10 +154,10 @@ class Dispatcher:
     async def _encode_long(self, api: Api, request: Request, answer: Message) -> Pieces:
         turns = self._services.turns
         try:
-            out = PausingOutput(response_header(request.header), self._with_pauses)
+            out = PausingOutput(response_header(request.header), turns.pace(request))
             return await turns.in_thread(partial(_encode_into, out, api, request.header, answer))
         finally:
-            turns.free_soon(answer)
+            turns.free_soon(request, answer)
 
     def _import_of(self, one: Listed) -> "asyncio.Task[None] | None":
         """What requests of this kind wait for; None if their handler is there.

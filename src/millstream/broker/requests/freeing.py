@@ -4,9 +4,11 @@ Python frees what nothing refers to at once, and everything below it in the same
 for 200,000 elements of a request. In whichever thread that happens, the loop waits for it.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
+from millstream.broker.requests.pacing import Each, at_once
 from millstream.wire.message import Message
 
 # Some tens of microseconds.
@@ -15,11 +17,16 @@ _FREED_AT_ONCE_MAX: Final = 250
 _SHORT: Final = 8
 
 
-def free(remains: list[object]) -> None:
+def free(remains: list[object], each: Each = at_once) -> None:
     """Empty the list, which must be the last to refer to what is in it.
 
-    What somebody else refers to as well is left as it is.
+    What somebody else refers to as well is left as it is. `each` may pause between steps.
     """
+    for _ in each(_steps(remains)):
+        pass
+
+
+def _steps(remains: list[object]) -> Iterator[None]:
     while remains:
         last = remains.pop()
         if isinstance(last, Message):
@@ -29,15 +36,16 @@ def free(remains: list[object]) -> None:
             elements = last.copy()
             # Without this name the elements are referred to by the copy alone.
             del last
-            _free_elements(elements, remains)
+            yield from _free_elements(elements, remains)
         elif isinstance(last, list):
             remains += _lists_in(last)
 
 
-def _free_elements(elements: list[object], remains: list[object]) -> None:
+def _free_elements(elements: list[object], remains: list[object]) -> Iterator[None]:
     while elements:
         remains += _lists_in(elements[-_FREED_AT_ONCE_MAX:])
         del elements[-_FREED_AT_ONCE_MAX:]
+        yield
 
 
 def _lists_in(elements: list[Any]) -> list[object]:

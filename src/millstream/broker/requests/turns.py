@@ -14,13 +14,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests.freeing import free
+from millstream.broker.requests.pacing import Each, Pace, at_once, pause_after
 from millstream.broker.requests.request import Request
 from millstream.lazy_dataclass import dataclass
 from millstream.wire.message import Message
 
 TURN_SECONDS_MAX: Final = 0.0005
 # Before each turn the loop is left to other addresses, if there are any. It sleeps if nobody needs
-# it, and then gets a core as soon as something arrives, unlike a process that never sleeps.
+# it, and then gets a core as soon as something arrives, unlike a process that never sleeps. After
+# a turn that took longer by the clock the rest is longer too (`pause_after`).
 REST_SECONDS: Final = 0.001
 # The first turn may be longer: most requests need no second one.
 FIRST_TURN_SECONDS_MAX: Final = 0.001
@@ -46,15 +48,16 @@ class Weight(Generic[Item, Answer]):
 
 
 class Turns:
-    def __init__(self, is_shared: Callable[[], bool] = lambda: False) -> None:
-        """`is_shared` says whether several clients use the node right now."""
-        self.is_shared = is_shared
+    def __init__(self, has_others: Callable[[str], bool] = lambda client: False) -> None:
+        """`has_others` says whether others than this client use the node right now."""
+        self._has_others = has_others
         self._turn = asyncio.Lock()
         # One at a time: threads that decode and encode compete with the loop.
         self._thread = asyncio.Lock()
         self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
         # What is left of requests that are answered, and who frees it.
         self._remains: list[object] = []
+        self._remains_of = ""
         self._freeing: asyncio.Task[None] | None = None
 
     def is_busy(self) -> bool:
@@ -95,8 +98,10 @@ class Turns:
         combine: Callable[[list[Answer]], Response],
     ) -> Response:
         try:
+            rest_seconds = REST_SECONDS
             while not work.is_done:
-                await self._next_turn(request, work.go_on)
+                worked_seconds = await self._next_turn(request, work.take_turn, rest_seconds)
+                rest_seconds = max(REST_SECONDS, pause_after(worked_seconds))
             await work.finish()
         finally:
             work.close()
@@ -110,46 +115,65 @@ class Turns:
             if time.perf_counter() > ends_at:
                 ends_at = await self._next_turn(request, _turn_end)
 
-    async def _next_turn(self, request: Request, work: Callable[[], R]) -> R:
+    async def _next_turn(
+        self, request: Request, work: Callable[[], R], rest_seconds: float | None = None
+    ) -> R:
         request.is_long = True
+        if rest_seconds is None:
+            rest_seconds = REST_SECONDS
         async with self._turn:
-            await asyncio.sleep(REST_SECONDS if self._must_rest(request) else 0)
+            await asyncio.sleep(rest_seconds if self.must_rest(request) else 0)
             stop_if_abandoned(request)
             return work()
 
-    def _must_rest(self, request: Request) -> bool:
-        """Not for a follower: acknowledgements wait for its fetches."""
-        return request.connection.proved_node_id < 0 and self.is_shared()
+    def must_rest(self, request: Request) -> bool:
+        """Are there others? A follower waits for nobody: acknowledgements wait for its fetches."""
+        connection = request.connection
+        return connection.proved_node_id < 0 and self._has_others(connection.client)
 
     def prepare(
         self,
         request: Request,
-        work: Callable[[], R],
+        work: Callable[[Each], R],
         then: Callable[[R], Response | Coroutine[Any, Any, Response]],
     ) -> Response | Coroutine[Any, Any, Response]:
-        """What `then` makes of the result of `work`, which depends on the request alone."""
+        """What `then` makes of the result of `work`, which depends on the request alone, and goes
+        through what may be many as it is told."""
         if request.is_long:
-            return self._prepare_in_thread(work, then)
-        return then(work())
+            return self._prepare_in_thread(request, work, then)
+        return then(work(at_once))
 
     async def _prepare_in_thread(
-        self, work: Callable[[], R], then: Callable[[R], Response | Coroutine[Any, Any, Response]]
+        self,
+        request: Request,
+        work: Callable[[Each], R],
+        then: Callable[[R], Response | Coroutine[Any, Any, Response]],
     ) -> Response:
-        answer = then(await self.in_thread(work))
+        answer = then(await self.in_thread(partial(work, self.pace(request))))
         return answer if isinstance(answer, Message) else await answer
 
-    async def prepared(self, request: Request, work: Callable[[], R]) -> R:
-        """The result of `work`, which depends on the request alone."""
-        return await self.in_thread(work) if request.is_long else work()
+    async def prepared(self, request: Request, work: Callable[[Each], R]) -> R:
+        """The result of `work`, as for `prepare`."""
+        if request.is_long:
+            return await self.in_thread(partial(work, self.pace(request)))
+        return work(at_once)
+
+    def pace(self, request: Request) -> Each:
+        """How work in a thread goes through many items. Never on the loop."""
+        return self._pace(request.connection.client)
+
+    def _pace(self, client: str) -> Each:
+        return Pace(partial(self._has_others, client)).each
 
     async def in_thread(self, work: Callable[[], R]) -> R:
         """For work on what only the request knows, such as its bytes."""
         async with self._thread:
             return await asyncio.get_running_loop().run_in_executor(None, work)
 
-    def free_soon(self, *remains: object) -> None:
+    def free_soon(self, request: Request, *remains: object) -> None:
         """Free what nobody else refers to once the caller has returned."""
         self._remains += remains
+        self._remains_of = request.connection.client
         if self._freeing is None:
             self._freeing = asyncio.ensure_future(self._free_remains())
 
@@ -157,7 +181,7 @@ class Turns:
         try:
             while self._remains:
                 remains, self._remains = self._remains, []
-                await self.in_thread(partial(free, remains))
+                await self.in_thread(partial(free, remains, self._pace(self._remains_of)))
         finally:
             self._freeing = None
 
@@ -201,6 +225,12 @@ class _Work(Generic[Item, Answer]):
                 return False
         self.is_done = True
         return True
+
+    def take_turn(self) -> float:
+        """Answer for a turn; how many seconds it took."""
+        began = time.perf_counter()
+        self.go_on()
+        return time.perf_counter() - began
 
     def _add(self, item: Item, answer: Answer | Coroutine[Any, Any, Answer]) -> None:
         if isinstance(answer, Message):
