@@ -69,7 +69,7 @@ def _read_flexible(cursor: Cursor, version: int) -> ProduceRequest:
         else:
             name = cursor.compact_string()
         partitions: list[tuple[int, memoryview | None]] = []
-        for _ in range(cursor.compact_array_count()):
+        for _ in cursor.each_of(cursor.compact_array_count()):
             index = cursor.int32()
             partitions.append((index, cursor.compact_nullable_bytes()))
             cursor.skip_tags()

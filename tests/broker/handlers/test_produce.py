@@ -1,10 +1,14 @@
 """What producers send: accepted, or refused with a code and nothing appended."""
 
+import asyncio
 import time
+from typing import Any
 
 import pytest
 
+from millstream.broker.handlers import produce as produce_module
 from millstream.errors import KafkaCode
+from millstream.model import Codec
 from millstream.records.batch import split_batches
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
@@ -184,3 +188,106 @@ def test_an_idempotent_retry_gets_the_first_offset_and_a_gap_is_refused(
     gap = produce(client, topic, numbered(9, b"d"), acks=-1)
     assert gap.error_code == KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert values_in(fetch(client, topic, 0)) == [b"a", b"b", b"c"]
+
+
+def _many(topic: str, count: int, *, acks: int, codec: Codec = Codec.NONE) -> ProduceRequest:
+    """So many batches for one partition, and one for a partition that is not there."""
+    rows = [
+        ProducePartitionData(index=0, records=batch(str(number).encode(), codec=codec))
+        for number in range(count)
+    ]
+    rows.insert(count // 2, ProducePartitionData(index=99, records=batch(b"lost")))
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[ProduceTopicData(name=topic, partition_data=rows)],
+    )
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("count", [120, 1_200])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_many_batches_are_appended_in_order_and_answered_together(
+    client: RawClient, topic: str, acks: int, count: int, codec: Codec
+) -> None:
+    response = client.ask(_many(topic, count, acks=acks, codec=codec), 9)
+    [answered] = response.responses
+    found = answered.partition_responses
+    lost = found.pop(count // 2)
+    assert (lost.index, lost.error_code) == (99, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [(row.index, row.error_code) for row in found] == [(0, 0)] * count
+    assert [row.base_offset for row in found] == list(range(count))
+    assert values_in(fetch(client, topic, 0)) == [str(number).encode() for number in range(count)]
+
+
+def test_many_batches_with_acks_0_are_appended_before_the_next_request(
+    broker: Broker, topic: str
+) -> None:
+    with RawClient(broker.bootstrap) as client:
+        request = _many(topic, 300, acks=0)
+        request.topic_data[0].partition_data.pop(150)
+        client.send(request, 9)
+        assert fetch(client, topic, 0).high_watermark == 300
+        client.send(_many(topic, 300, acks=0), 9)
+        assert client.is_closed_by_peer()
+
+
+def test_a_request_waits_for_many_batches_before_it(client: RawClient, topic: str) -> None:
+    for _ in range(2):
+        client.send(_many(topic, 300, acks=1), 9)
+    for first in (0, 300):
+        [answered] = client.receive(ProduceRequest, 9).responses
+        assert answered.partition_responses[0].base_offset == first
+
+
+def test_others_are_served_between_the_parts_of_many_batches(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    # What the loop did after each part: how many parts there were by then.
+    others: list[int] = []
+    append = produce_module._append_batches
+
+    def note(parts: Any, request: Any, body: Any, *rest: Any) -> Any:
+        sizes.append(len(body.topics[0].partitions))
+        asyncio.get_running_loop().call_soon(lambda: others.append(len(sizes)))
+        return append(parts, request, body, *rest)
+
+    monkeypatch.setattr(produce_module, "_append_batches", note)
+    client.ask(_many(topic, 499, acks=1), 9)
+    assert sizes == [50] * 10
+    assert others == list(range(1, 11))
+
+
+def test_more_batches_than_a_node_has_partitions_are_no_request(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce_module, "BATCHES_MAX", 1_500)
+    with RawClient(broker.bootstrap) as client:
+        client.send(_many(topic, 1_600, acks=1), 9)
+        assert client.is_closed_by_peer()
+
+
+def test_many_topics_in_one_request_are_answered_in_order(client: RawClient, topic: str) -> None:
+    names = [topic if number % 2 else f"no-topic-{number}" for number in range(130)]
+    data = [
+        ProduceTopicData(
+            name=name,
+            # One of them has no batch. All are larger than the buffer that connections share.
+            partition_data=[
+                ProducePartitionData(index=0, records=batch(bytes(10_000)))
+                for _ in range(0 if number == 60 else 2)
+            ],
+        )
+        for number, name in enumerate(names)
+    ]
+    request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=5000, topic_data=data)
+    found = client.ask(request, 9).responses
+    assert [answered.name for answered in found] == names
+    codes = [[row.error_code for row in answered.partition_responses] for answered in found]
+    unknown = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+    expected = [[0, 0] if number % 2 else [unknown, unknown] for number in range(130)]
+    expected[60] = []
+    assert codes == expected
+    assert fetch(client, topic, 0).high_watermark == 130

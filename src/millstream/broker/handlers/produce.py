@@ -5,17 +5,20 @@ acks all is answered when the record is safe; at the request's deadline it gets 
 
 A connection that writes to the same topic repeatedly gets a shortcut, which recognises the
 request by its first bytes (`requests.repeated_produces`). In compiled code, many connections
-share a write (`network.receiving`). All three routes get their terms from `requests.admission`
-and end in `Partition.append`, which takes one batch or a group of them.
+share a write (`network.receiving`). A request with more than a hundred batches is appended in
+parts, and read in a thread if there are thousands. All routes get their terms from
+`requests.admission` and end in `Partition.append`, which takes one batch or a group of them.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Coroutine, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from millstream.broker.coordination.hosting import Coordinators
-from millstream.broker.network.replies import Pending, Pieces
+from millstream.broker.network.connection import kept_writable_frame
+from millstream.broker.network.replies import Pending, Pieces, settled
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.batch_checks import Heavy, Ready, check_heavy, make_ready
@@ -30,12 +33,13 @@ from millstream.broker.requests.produce_answers import (
 )
 from millstream.broker.requests.repeated_produces import repeated_shortcut
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import REST_SECONDS, Turns
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID
 from millstream.records.validation import CheckedBatch, produced_batch
 from millstream.replication.partition import Partition
 from millstream.security.acl import ResourceType
-from millstream.wire.cursor import Cursor
+from millstream.wire.cursor import Cursor, TooManyElements
 from millstream.wire.produce import (
     ACKS_ALL,
     ProduceRequest,
@@ -50,6 +54,15 @@ if TYPE_CHECKING:
 
 READS_FRAME = True
 VERSION_MIN = 3
+# What one produce may hold; a node does not have so many partitions.
+BATCHES_MAX: Final = 20_000
+# More are read in a thread: so many take a millisecond.
+_READ_AT_ONCE_MAX: Final = 1_000
+# With more, it is appended in parts of so many: about a millisecond. While several clients use the
+# node, they have the loop to themselves after a few parts, as with floods (`network.client_turns`).
+_FEW_BATCHES: Final = 100
+_PART_BATCHES: Final = 50
+_PARTS_BEFORE_REST: Final = 4
 
 
 class Parts(Protocol):
@@ -67,21 +80,24 @@ class Parts(Protocol):
     def counts(self) -> dict[int, int]: ...
     @property
     def heavy_checks(self) -> asyncio.Semaphore: ...
+    @property
+    def turns(self) -> Turns: ...
 
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
-    body = read_produce_request(cursor, request.version)
+    start = cursor.position
+    # The topics count, too.
+    cursor.elements_left = _FEW_BATCHES
+    try:
+        body = read_produce_request(cursor, request.version)
+    except TooManyElements:
+        frame = kept_writable_frame(cursor.data)
+        return Pending(_handle_large(parts, request, frame, start), gate=True)
     _resolve_topic_ids(parts, body)
     if body.transactional_id is not None:
-        denied = parts.permissions.denial(
-            request, ResourceType.TRANSACTIONAL_ID, body.transactional_id
-        )
+        denied = _transaction_denial(parts, request, body.transactional_id)
         if denied is not None:
-            results = _refuse(body, denied.error())
-            if body.acks == 0:
-                _close_on_error(request, results)
-                return []
-            return answer_produce(request, results)
+            return _answer(request, body, _refuse(body, denied), [])
     ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
     if heavy:
         # The effect comes after a wait. So the connection's next frame has to wait too, and the
@@ -95,6 +111,66 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
         return _append_all(parts, request, body, ready, checked)
     _copy_records(body)
     return Pending(_append_when_checked(parts, request, body, checked), gate=True)
+
+
+async def _handle_large(parts: Parts, request: Request, frame: memoryview, start: int) -> Pieces:
+    turns = parts.turns
+    try:
+        body = read_produce_request(Cursor(frame, start, _READ_AT_ONCE_MAX), request.version)
+    except TooManyElements:
+        cursor = Cursor(frame, start, BATCHES_MAX, each=turns.pace(request))
+        async with turns.large_request():
+            body = await turns.in_thread(partial(read_produce_request, cursor, request.version))
+    _resolve_topic_ids(parts, body)
+    if body.transactional_id is not None:
+        denied = _transaction_denial(parts, request, body.transactional_id)
+        if denied is not None:
+            return await settled(_answer(request, body, _refuse(body, denied), []))
+    results: Results = []
+    waits: Waits = []
+    for number, part in enumerate(_parts_of(body), 1):
+        ready, heavy = make_ready(parts.node, parts.admissions, request.connection, part)
+        if heavy or body.transactional_id is not None:
+            ready = await _check_heavy(parts, request, part, heavy)
+            results += await _append_checked(parts, request, part, ready, waits)
+        else:
+            results += _append_batches(parts, request, part, ready, waits, None)
+        must_rest = number % _PARTS_BEFORE_REST == 0 and turns.must_rest(request)
+        await asyncio.sleep(REST_SECONDS if must_rest else 0)
+    return await settled(_answer(request, body, _joined(results), waits))
+
+
+def _parts_of(body: ProduceRequest) -> Iterator[ProduceRequest]:
+    """Requests with a few of the batches each, in order."""
+    topics: list[ProduceTopic] = []
+    size = 0
+    for topic in body.topics:
+        # A topic without any is answered, too.
+        for start in range(0, len(topic.partitions) or 1, _PART_BATCHES):
+            few = topic.partitions[start : start + _PART_BATCHES]
+            topics.append(ProduceTopic(topic.name, topic.topic_id, few))
+            size += len(few) + 1
+            if size > _PART_BATCHES:
+                yield ProduceRequest(body.transactional_id, body.acks, body.timeout_ms, topics)
+                topics, size = [], 0
+    if topics:
+        yield ProduceRequest(body.transactional_id, body.acks, body.timeout_ms, topics)
+
+
+def _joined(results: Results) -> Results:
+    """The parts of a topic together, as it was named."""
+    joined: Results = []
+    for topic, found in results:
+        if joined and (joined[-1][0].name, joined[-1][0].topic_id) == (topic.name, topic.topic_id):
+            joined[-1][1].extend(found)
+        else:
+            joined.append((topic, found))
+    return joined
+
+
+def _transaction_denial(parts: Parts, request: Request, transactional_id: str) -> KafkaError | None:
+    denied = parts.permissions.denial(request, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    return None if denied is None else denied.error()
 
 
 def _append_and_remember(
@@ -157,20 +233,35 @@ def _resolve_topic_ids(parts: Parts, body: ProduceRequest) -> None:
 async def _append_heavy(
     parts: Parts, request: Request, body: ProduceRequest, heavy: Heavy
 ) -> Pieces:
+    checked = await _check_heavy(parts, request, body, heavy)
+    if request.connection.is_closed:
+        return []
+    waits: Waits = []
+    results = await _append_checked(parts, request, body, checked, waits)
+    return await settled(_answer(request, body, results, waits))
+
+
+async def _check_heavy(parts: Parts, request: Request, body: ProduceRequest, heavy: Heavy) -> Ready:
+    """Ends early when the client is gone."""
     checked: Ready = {}
     for place, work in heavy.items():
         async with parts.heavy_checks:
             if request.connection.is_closed:
-                return []
+                break
             checked[place] = await check_heavy(body, place, work)
+    return checked
+
+
+async def _append_checked(
+    parts: Parts, request: Request, body: ProduceRequest, checked: Ready, waits: Waits
+) -> Results:
     refused: Refused | None = None
     if body.transactional_id is not None:
         # Last, so that nothing can end the transaction between the check and the append.
         verified = _check_transaction(parts, request, body)
         refused = verified if isinstance(verified, dict) else await verified
     ready, _ = make_ready(parts.node, parts.admissions, request.connection, body, done=checked)
-    answer = _append_all(parts, request, body, {**ready, **checked}, refused)
-    return await answer.answer if isinstance(answer, Pending) else answer
+    return _append_batches(parts, request, body, {**ready, **checked}, waits, refused)
 
 
 def _append_all(
@@ -181,26 +272,42 @@ def _append_all(
     refused: "Refused | None" = None,
 ) -> Pieces | Pending:
     waits: Waits = []
+    results = _append_batches(parts, request, body, ready, waits, refused)
+    return _answer(request, body, results, waits)
+
+
+def _append_batches(
+    parts: Parts,
+    request: Request,
+    body: ProduceRequest,
+    ready: Ready,
+    waits: Waits,
+    refused: "Refused | None",
+) -> Results:
     if request.version < VERSION_MIN:
-        results = _refuse(body, KafkaError(KafkaCode.UNSUPPORTED_VERSION))
-    elif body.acks not in (ACKS_ALL, 0, 1):
-        results = _refuse(body, KafkaError(KafkaCode.INVALID_REQUIRED_ACKS))
-    else:
-        results = [
-            (
-                topic,
-                [
-                    _append(
-                        *(parts, request, body, topic, index, data),
-                        ready.get((number, place)) if ready else None,
-                        waits,
-                        refused,
-                    )
-                    for place, (index, data) in enumerate(topic.partitions)
-                ],
-            )
-            for number, topic in enumerate(body.topics)
-        ]
+        return _refuse(body, KafkaError(KafkaCode.UNSUPPORTED_VERSION))
+    if body.acks not in (ACKS_ALL, 0, 1):
+        return _refuse(body, KafkaError(KafkaCode.INVALID_REQUIRED_ACKS))
+    return [
+        (
+            topic,
+            [
+                _append(
+                    *(parts, request, body, topic, index, data),
+                    ready.get((number, place)) if ready else None,
+                    waits,
+                    refused,
+                )
+                for place, (index, data) in enumerate(topic.partitions)
+            ],
+        )
+        for number, topic in enumerate(body.topics)
+    ]
+
+
+def _answer(
+    request: Request, body: ProduceRequest, results: Results, waits: Waits
+) -> Pieces | Pending:
     if body.acks == 0:
         _close_on_error(request, results)
         return []

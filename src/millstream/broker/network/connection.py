@@ -59,6 +59,11 @@ def kept_frame(frame: memoryview) -> memoryview:
     return frame if len(frame) > SHARED_BUFFER_BYTES else memoryview(bytes(frame))
 
 
+def kept_writable_frame(frame: memoryview) -> memoryview:
+    """As `kept_frame`, for records that are stamped where they are."""
+    return frame if len(frame) > SHARED_BUFFER_BYTES else memoryview(bytearray(frame))
+
+
 Answer = Callable[["Connection", memoryview], Pieces | Pending]
 
 
