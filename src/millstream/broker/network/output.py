@@ -17,8 +17,10 @@ from millstream.storage.log import FileRange
 
 # One sendmsg takes at most IOV_MAX (1024) buffers; beyond a few dozen nothing is gained.
 GATHER_MAX: Final = 64
-# One slow reader of a large range must not occupy the loop: this much, then the next socket.
-SENDFILE_BYTES_MAX: Final = 4 << 20
+# One reader of a large reply must not occupy the loop: this much, then the next socket. On one
+# machine the kernel also does the receiver's part, and a megabyte takes about a millisecond.
+SENDFILE_BYTES_MAX: Final = 1 << 20
+COPIED_BYTES_MAX: Final = 1 << 20
 
 
 Bytes = bytes | bytearray | memoryview
@@ -169,6 +171,7 @@ class PlainOutput(OutputQueue):
 
     def send(self) -> Sent:
         budget = SENDFILE_BYTES_MAX
+        to_copy = COPIED_BYTES_MAX
         while self._chunks:
             head = self._chunks[0]
             try:
@@ -179,7 +182,9 @@ class PlainOutput(OutputQueue):
                         return Sent.COLD
                     budget -= self._send_range(head, budget)
                 else:
-                    self._send_bytes()
+                    if to_copy <= 0:
+                        return Sent.TURN_OVER
+                    to_copy -= self._send_bytes(to_copy)
             except BlockingIOError:
                 return Sent.SOCKET_FULL
         return Sent.EVERYTHING
@@ -195,12 +200,20 @@ class PlainOutput(OutputQueue):
         SENT.by_sendfile += sent
         return sent
 
-    def _send_bytes(self) -> None:
+    def _send_bytes(self, budget: int) -> int:
+        """How many were sent, of those that the budget allows."""
         chunks = self._chunks
+        head = chunks[0]
+        assert not isinstance(head, SendRange)
+        if len(head) > budget:
+            sent = self._sock.send(memoryview(head)[:budget])
+            self._sent(sent)
+            return sent
         if len(chunks) == 1:
             # A single reply, as in most iterations.
-            self._sent(self._sock.send(chunks[0]))  # type: ignore[arg-type]
-            return
+            sent = self._sock.send(head)
+            self._sent(sent)
+            return sent
         buffers: list[Bytes] = []
         flags = 0
         for chunk in chunks:
@@ -208,11 +221,13 @@ class PlainOutput(OutputQueue):
                 # The range follows at once: let the kernel put both in one packet.
                 flags = socket.MSG_MORE
                 break
-            buffers.append(chunk)
-            if len(buffers) == GATHER_MAX:
+            budget -= len(chunk)
+            if budget < 0 or len(buffers) == GATHER_MAX:
                 break
+            buffers.append(chunk)
         if len(buffers) == 1:
             sent = self._sock.send(buffers[0], flags)
         else:
             sent = self._sock.sendmsg(buffers, (), flags)
         self._sent(sent)
+        return sent
