@@ -19,10 +19,11 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -59,7 +60,11 @@ class HostileRound(Round):
     # While another node was attacked.
     elsewhere_p99_ms: float
     attacked_p99_ms: float
+    # Of the node: so far, and after the round.
     peak_mb: float
+    resident_mb: float
+    # Of the machine, whose other work is part of every wait.
+    load_average: float
 
 
 class GoodClient:
@@ -280,6 +285,26 @@ def attackers(port: int, seed: int) -> Iterator[Any]:
             process.join()
 
 
+# -- what they have shown ------------------------------------------------------------------
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lines for a person; none where no round has measured it."""
+    found = [row for row in rows if row["counts"] and "elsewhere_p99_ms" in row]
+    if not found:
+        return []
+    names = ("quiet_p99_ms", "elsewhere_p99_ms", "attacked_p99_ms")
+    alone, elsewhere, attacked = (median(row[name] for row in found) for name in names)
+    times = sorted(row["attacked_p99_ms"] / row["elsewhere_p99_ms"] for row in found)
+    return [
+        f"a good client's p99, median of {len(found)} rounds: alone {alone:.1f} ms, "
+        f"another node attacked {elsewhere:.1f} ms, attacked {attacked:.1f} ms",
+        f"attacked / another node attacked, by round: median {median(times):.1f}, "
+        f"from {times[0]:.1f} to {times[-1]:.1f}",
+        f"peak memory: {max(row['peak_mb'] for row in found):.0f} MB of {MEMORY_BYTES >> 20} MiB",
+    ]
+
+
 # -- the rounds --------------------------------------------------------------------------------
 
 
@@ -347,7 +372,6 @@ def _round(
         bad.append("the good client consumed nothing")
     if _committed(node.bootstrap) == 0:
         bad.append("the good client committed nothing")
-    peak_mb = memory_mb(pid, "VmHWM")
     quiet_p99, elsewhere_p99, attacked_p99 = (
         round(percentile(waits, 99), 1) for waits in (quiet, elsewhere, attacked)
     )
@@ -359,7 +383,9 @@ def _round(
         quiet_p99_ms=quiet_p99,
         elsewhere_p99_ms=elsewhere_p99,
         attacked_p99_ms=attacked_p99,
-        peak_mb=round(peak_mb, 1),
+        peak_mb=round(memory_mb(pid, "VmHWM"), 1),
+        resident_mb=round(memory_mb(pid, "VmRSS"), 1),
+        load_average=round(os.getloadavg()[0], 1),
     )
 
 

@@ -3,7 +3,8 @@
 Every round appends one JSON line to `tests/faults/results/NAME.jsonl`: the seed, how many
 records (of `group_kills`: commits) were acknowledged, the fault that hit, and what was wrong.
 A round with fewer than 2,000 of them does not count. Run again, it goes on where it stopped.
-At the end it prints how long partitions were without a leader, where that was measured.
+At the end it prints how long partitions were without a leader, or what attacks cost a good client,
+where that was measured.
 """
 
 import json
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.faults import hostile
 from tests.faults.cluster_copies import cluster_copy_passes
 from tests.faults.cluster_cuts import cluster_cut_rounds, zookeeper_outage_rounds
 from tests.faults.cluster_faults import (
@@ -85,7 +87,8 @@ def main(name: str) -> int:
         return 2
     path = RESULTS / f"{name}.jsonl"
     code = _run(name, soak, path)
-    for line in summary(_rows(path)):
+    rows = _rows(path)
+    for line in summary(rows) + hostile.summary(rows):
         print(line)
     return code
 
