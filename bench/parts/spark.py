@@ -2,7 +2,7 @@
 
 All columns of 100-byte records to the noop sink, and from Parquet to a topic; two partitions
 unless said otherwise. The noop sink is what Spark itself takes for the rows of a write. The last
-row is a streaming query over a thousand records (`bench/spark_start.py`).
+rows are a streaming query over a thousand records (`bench/spark_start.py`).
 Profiles that show what bounds both are in [spark.md](spark.md#speed).
 """
 
@@ -23,6 +23,6 @@ def run(bench: Bench) -> list[Row]:
         with MillstreamNode(folder / "data", "--dev") as node:
             start = spark_start.compare(session, node, folder, bench.rounds)
             measured = spark_source.run(session, node, folder, wanted)
-            return [*spark_source.comparisons(measured), start]
+            return [*spark_source.comparisons(measured), *start]
     finally:
         session.stop()

@@ -12,9 +12,10 @@ from millstream.records.builder import build_batch
 from millstream.records.checksum import crc32c
 from millstream.records.records import Record
 from millstream.spark import arrow
-from millstream.spark.arrow import COLUMNS, HEADERS_COLUMN, Layout, to_arrow
+from millstream.spark.arrow import to_arrow
 from millstream.spark.failure import SourceError
 from millstream.spark.fetching import Part
+from millstream.spark.layout import COLUMNS, HEADERS_COLUMN, Layout
 from millstream.spark.source import read_schema
 
 PARTITION = TopicPartition("orders", 3)

@@ -11,9 +11,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millstream.client.blocking import Address
 from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.records.columns import decode
-from millstream.spark.cluster import ClientSettings, Cluster
+from millstream.spark.cluster import ClientSettings, Cluster, FetchSettings
 from millstream.spark.failure import SourceError, Unreachable
-from millstream.spark.fetching import FetchSettings, OffsetRange, read_range
+from millstream.spark.fetching import read_range
+from millstream.spark.ranges import OffsetRange
 from millstream.testing.plugin import MakeTopic
 from tests.spark.conftest import Produce
 from tests.support.broker import Broker

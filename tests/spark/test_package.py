@@ -31,6 +31,24 @@ def test_the_module_that_spark_finds_loads_little() -> None:
     assert found.split() == ["millstream", "False", "False"]
 
 
+def test_planning_a_stream_loads_nothing_that_only_tasks_need() -> None:
+    found = run(
+        "import sys, millstream.spark.source, millstream.spark.stream\n"
+        "print(*(name for name in sys.modules if name.startswith('millstream.')))"
+    ).split()
+    assert "millstream.spark.planning" in found
+    for name in ("records", "storage", "warehouse", "spark.fetching", "spark.arrow"):
+        assert f"millstream.{name}" not in found
+
+
+def test_every_name_of_the_package_can_be_called() -> None:
+    found = run(
+        "import millstream.spark.upserts, millstream.spark as m\n"
+        "print(all(callable(getattr(m, name)) for name in m.__all__))"
+    )
+    assert found.split() == ["True"]
+
+
 def test_without_spark_the_module_imports_and_register_says_what_to_install() -> None:
     found = run(
         BLOCKED + "import pyspark_millstream as m\n"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.spark.failure import SourceError
-from millstream.spark.fetching import OffsetRange
 from millstream.spark.ranges import (
+    OffsetRange,
     StreamOffset,
     from_json,
     limit_bytes,

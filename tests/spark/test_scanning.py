@@ -51,7 +51,7 @@ def fill(broker: Broker, topic: str, count: int, **settings: str) -> None:
 @pytest.fixture
 def fetches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The offsets from which anything was fetched after all."""
-    from millstream.spark import reader as module
+    from millstream.spark import tasks as module
 
     seen: list[int] = []
     fetch = module.read_range

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from millstream.spark.options import ReadOptions
 from millstream.spark.ranges import StreamOffset, from_json, to_json
-from millstream.spark.reader import read_partition
 from millstream.spark.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ class LineStream(StreamReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         from millstream.pipeline.line_pass import LinePass, PassRules, sink_options
+        from millstream.spark.tasks import read_partition
 
         assert isinstance(partition, LinePartition)
         rules = PassRules.from_json(self._rules)

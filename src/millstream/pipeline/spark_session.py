@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from millstream.pipeline.line_source import register_lines
 from millstream.pipeline.spec import Spec
+from millstream.spark.python_command import worker_python
 from pyspark_millstream import register
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ def open_session(
     """A session of `master`, or of whatever `spark-submit` or a cluster chose already."""
     from pyspark.sql import SparkSession
 
-    # Spark takes python3 from the PATH for its workers, which need not be this one.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_local = master is not None and master.startswith("local")
+    if "PYSPARK_PYTHON" not in os.environ:
+        # Spark takes python3 from the PATH for its workers, which need not be this one.
+        os.environ["PYSPARK_PYTHON"] = _local_python(spec.home) if is_local else sys.executable
     builder = SparkSession.builder.appName(f"millstream-{spec.name}")
     if master is not None:
         builder = builder.master(master)
-    if master is not None and master.startswith("local"):
+    if is_local:
         for name, value in _local_settings(spec.home).items():
             builder = builder.config(name, value)
     for name, value in (settings or {}).items():
@@ -33,6 +36,11 @@ def open_session(
     session = builder.getOrCreate()
     prepare(session, spec)
     return session
+
+
+def _local_python(home: Path) -> str:
+    home.mkdir(parents=True, exist_ok=True)
+    return worker_python(home)
 
 
 def _local_settings(home: Path) -> dict[str, str]:

@@ -7,7 +7,6 @@ every row need new memory.
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy
@@ -23,11 +22,9 @@ from millstream.records.columns import (
 )
 from millstream.spark.failure import SourceError
 from millstream.spark.fetching import Part
+from millstream.spark.layout import HEADERS_COLUMN, Layout
 
 log = logging.getLogger(__name__)
-
-COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-HEADERS_COLUMN: Final = "headers"
 
 # An Arrow batch is passed on when it has this many rows or bytes, whichever comes first.
 # Spark takes small ones as fast as large ones. Memory for large ones may be returned to the
@@ -49,17 +46,6 @@ TYPES: Final = {
 _MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns to return, in order."""
-
-    columns: tuple[str, ...]
-
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(name, TYPES[name]) for name in self.columns])
-
-
 def to_arrow(
     parts: Iterable[Part], partition: TopicPartition, *, upto_offset: int, layout: Layout
 ) -> Iterator[pa.RecordBatch]:
@@ -67,7 +53,7 @@ def to_arrow(
 
     A part's records are copied before the next part is requested.
     """
-    schema = layout.schema
+    schema = pa.schema([pa.field(name, TYPES[name]) for name in layout.columns])
     # One for all, which keeps its memory.
     builder = IMPLEMENTATION.ColumnsBuilder()
     for part in parts:

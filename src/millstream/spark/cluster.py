@@ -8,12 +8,12 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from millstream.client.blocking import Address, Connection
 from millstream.client.security import PLAINTEXT, Security
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
 from millstream.spark.failure import SourceError, Unreachable
 from millstream.spark.pool import connect, release
@@ -75,6 +75,16 @@ class ClientSettings:
     # All tries of one call together, like default.api.timeout.ms.
     call_seconds_max: float = 60.0
     request_seconds_max: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    is_committed_only: bool = False
+    fails_on_data_loss: bool = True
+    # Without any progress.
+    stall_seconds_max: float = 120.0
+    wait_ms: int = 500
+    response_bytes_max: int = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ next one is already in flight.
 
 import logging
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +23,7 @@ from millstream.client.fetch import (
     write_fetch,
 )
 from millstream.errors import KafkaCode, KafkaError, ProtocolError
-from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.model import NO_TOPIC_ID
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.records.control import ControlType, read_end_marker
 from millstream.spark.cluster import (
@@ -33,9 +32,11 @@ from millstream.spark.cluster import (
     PAUSE_SECONDS_MAX,
     PAUSE_SECONDS_MIN,
     Cluster,
+    FetchSettings,
 )
 from millstream.spark.failure import SourceError, Unreachable, begins_at, lose
 from millstream.spark.pool import connect, release
+from millstream.spark.ranges import OffsetRange
 from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.cursor import Cursor
 from millstream.wire.fetch import FetchPartition
@@ -44,26 +45,6 @@ log = logging.getLogger(__name__)
 
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    is_committed_only: bool = False
-    fails_on_data_loss: bool = True
-    # Without any progress.
-    stall_seconds_max: float = 120.0
-    wait_ms: int = 500
-    response_bytes_max: int = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """`[from_offset, upto_offset)` of a partition of the topic that has this id."""
-
-    partition: TopicPartition
-    topic_id: uuid.UUID
-    from_offset: int
-    upto_offset: int
 
 
 @dataclass(frozen=True, slots=True)

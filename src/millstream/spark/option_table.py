@@ -1,7 +1,8 @@
 """Every option of the data source: one row each, the source of the checks and the docs."""
 
-from dataclasses import dataclass
 from enum import Flag, auto
+
+from millstream.lazy_dataclass import dataclass
 
 
 class Use(Flag):

@@ -4,17 +4,16 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from millstream.client.blocking import Address
 from millstream.client.security import Security, SecurityError, read_security
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition, topic_name_problem
-from millstream.spark.arrow import COLUMNS, HEADERS_COLUMN, Layout
-from millstream.spark.cluster import EARLIEST, LATEST, ClientSettings
+from millstream.spark.cluster import EARLIEST, LATEST, ClientSettings, FetchSettings
 from millstream.spark.failure import SourceError, option_error
-from millstream.spark.fetching import FetchSettings
+from millstream.spark.layout import COLUMNS, HEADERS_COLUMN, Layout
 from millstream.spark.option_table import BY_NAME, REFUSED_KAFKA_OPTIONS, SPARKS_OWN, Use
 
 log = logging.getLogger(__name__)

@@ -4,14 +4,13 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import INTERNAL_TOPICS, TopicPartition
 from millstream.spark.cluster import EARLIEST, LATEST, Cluster, TopicInfo
 from millstream.spark.failure import SourceError, begins_at, lose, option_error
-from millstream.spark.fetching import OffsetRange
 from millstream.spark.options import Place, Position, ReadOptions
-from millstream.spark.ranges import Offsets, split_ranges
+from millstream.spark.ranges import OffsetRange, Offsets, split_ranges
 
 PartitionIds = Mapping[TopicPartition, uuid.UUID]
 

@@ -7,11 +7,12 @@ connection and a version exchange per task. A connection that failed is closed, 
 import atexit
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from millstream.client.blocking import Address, Connection
 from millstream.client.security import Security, SecurityError
+from millstream.lazy_dataclass import dataclass
 from millstream.spark.failure import SourceError
 
 CLIENT_ID: Final = "millstream-spark"

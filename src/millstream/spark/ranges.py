@@ -9,11 +9,11 @@ nothing has to be asked again. "@" cannot occur in a topic's name.
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
 from millstream.spark.failure import SourceError
-from millstream.spark.fetching import OffsetRange
 
 Offsets = Mapping[TopicPartition, int]
 # As Spark stores it: topic, then partition as text, then offset.
@@ -21,6 +21,16 @@ JsonOffset = dict[str, dict[str, int | str]]
 
 _FROM = "@from"
 _IDS = "@ids"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """`[from_offset, upto_offset)` of a partition of the topic that has this id."""
+
+    partition: TopicPartition
+    topic_id: uuid.UUID
+    from_offset: int
+    upto_offset: int
 
 
 @dataclass(frozen=True, slots=True)

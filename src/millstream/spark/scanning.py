@@ -19,8 +19,9 @@ from millstream.model import NO_TOPIC_ID
 from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
 from millstream.records.control import ControlType, read_end_marker
 from millstream.spark.failure import SourceError
-from millstream.spark.fetching import OffsetRange, Part
+from millstream.spark.fetching import Part
 from millstream.spark.partition_files import PartitionFiles
+from millstream.spark.ranges import OffsetRange
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.checkpoints import parse_partition_metadata
 from millstream.storage.layout import (

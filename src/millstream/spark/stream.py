@@ -13,8 +13,8 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -38,7 +38,10 @@ from millstream.spark.ranges import (
     limit_offsets,
     to_json,
 )
-from millstream.spark.reader import RangePartition, read_partition
+from millstream.spark.reader import RangePartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +117,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = {p: starts.get(p, batch.ends[p]) for p in batch.ends}
         return [RangePartition(each) for each in self._planner.split(starts, batch.ends, ids)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from millstream.spark.tasks import read_partition
+
         return read_partition(self._options, partition)
 
     def commit(self, end: dict[str, object]) -> None:
