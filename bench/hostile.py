@@ -4,8 +4,9 @@
     python -m bench.hostile --src DIR           against another tree's `src`
     python -m bench.hostile --only ListOffsets  attacks whose name contains this
 
-Each attack gets a new node. It ends with its last answer, or after 20 seconds. The time that
-the attack itself takes does not matter as long as nobody else notices.
+Each attack gets a new node, and comes from another address than the pings: clients behind one
+address share its part of the node's time. An attack ends with its last answer, or after 20
+seconds. The time that it takes does not matter as long as nobody else notices.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from tests.support.raw_client import RawClient
 
 ATTACK_SECONDS_MAX: Final = 20
 _PING_EVERY_SECONDS: Final = 0.002
+_HOSTILE_ADDRESS: Final = "127.0.0.66"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,9 @@ def send_all(port: int, frames: list[bytes], *, reads_answers: bool) -> tuple[in
     """How many bytes came back, and why no more."""
     answered = 0
     deadline = time.monotonic() + ATTACK_SECONDS_MAX
-    with socket.create_connection(("127.0.0.1", port), timeout=ATTACK_SECONDS_MAX) as sock:
+    with socket.create_connection(
+        ("127.0.0.1", port), ATTACK_SECONDS_MAX, (_HOSTILE_ADDRESS, 0)
+    ) as sock:
         try:
             for each in frames:
                 sock.sendall(each)
