@@ -41,7 +41,8 @@ def elect(places: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, boot
     """Elect the preferred leaders, of these partitions or of all.
 
     The preferred leader is the first replica. The cluster does this by itself every five
-    minutes, unless auto.leader.rebalance.enable is false.
+    minutes (leader.imbalance.check.interval.seconds) for nodes that miss more than 10 % of
+    their leaderships, unless auto.leader.rebalance.enable is false.
     """
     view = first_look(bootstrap, view_of)
     wanted = needing(view, chosen(view, places) if places else list(view.partitions), unclean)

@@ -53,7 +53,7 @@ def is_alive(group_id: str, members: int | None = None) -> CommandFailed:
     how_many = "members" if members is None else counted(members, "member")
     return CommandFailed(
         f"group {group_id} has {how_many}; stop its consumers first. "
-        "A killed one stays a member until its session times out"
+        "A killed or static one stays a member until its session times out"
     )
 
 
