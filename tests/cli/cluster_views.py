@@ -164,7 +164,8 @@ class FakeCluster:
                         ReassignedPartition(
                             partition_index=one.partition_index,
                             error_code=0
-                            if TopicPartition(topic.name, one.partition_index) in moving
+                            if one.replicas
+                            or TopicPartition(topic.name, one.partition_index) in moving
                             else idle,
                             error_message=None,
                         )

@@ -22,7 +22,7 @@ def test_a_healthy_cluster_has_no_problem() -> None:
         (partition(in_sync=(1,)), "fewer replicas in sync than min.insync.replicas", False),
         (partition(in_sync=(1, 2)), "not in sync", False),
         (partition(adding=(3,), in_sync=(1, 2)), "is moving", True),
-        (partition(leader=2), "not led by their preferred replica", True),
+        (partition(leader=2), "not led by the preferred replica", True),
     ],
 )
 def test_a_partition_is_in_its_worst_group(state, text: str, is_notice: bool) -> None:

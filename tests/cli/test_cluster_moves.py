@@ -1,3 +1,5 @@
+from typing import NoReturn
+
 import pytest
 
 from millstream.cli.cluster_moves import (
@@ -9,12 +11,14 @@ from millstream.cli.cluster_moves import (
     pace_of,
     show_plan,
 )
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cluster.rebalancing import Move
 from millstream.model import TopicPartition
+from millstream.wire.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from tests.cli.cluster_views import FakeCluster, partition, view
 
 PACE = Pace(50_000_000, 10)
+REORDER = Move(TopicPartition("t", 0), (1, 2, 3), (3, 2, 1), 0)
 MOVE = Move(TopicPartition("t", 0), (1, 2), (1, 3), 4_000_000_000)
 
 
@@ -69,6 +73,32 @@ def test_a_move_that_has_ended_is_not_cancelled() -> None:
     assert cancel_moves(cluster, [MOVE.where, ended]) == {ended}
 
 
+def test_a_move_that_could_not_be_started_is_started_in_the_next_step() -> None:
+    class WithoutController(FakeCluster):
+        def _reassigned(self, request: AlterPartitionReassignmentsRequest) -> NoReturn:
+            raise CommandFailed("refused the connection", exit_code=ExitCode.UNREACHABLE)
+
+    seen = view(partition(replicas=(1, 2, 3)))
+    one = Running("h1:9092", [REORDER], PACE, pending=[REORDER])
+    with pytest.raises(CommandFailed):
+        one.step(WithoutController(seen))
+    assert (one.pending, one.active) == ([REORDER], {})
+    one.step(FakeCluster(seen))
+    assert (one.pending, one.active) == ([], {REORDER.where: REORDER})
+
+
+def test_a_move_waits_for_a_node_that_is_restarting() -> None:
+    one = Running("h1:9092", [REORDER], PACE, pending=[REORDER])
+    without = view(partition(replicas=(1, 2, 3)), nodes=(1, 2))
+    one.step(FakeCluster(without))
+    assert (one.pending, one.active) == ([REORDER], {})
+    assert explained(without, one.pending, PACE) == [
+        "node 3 is not alive and should have replicas: start it"
+    ]
+    one.step(FakeCluster(view(partition(replicas=(1, 2, 3)))))
+    assert (one.pending, one.active) == ([], {REORDER.where: REORDER})
+
+
 def running() -> Running:
     """`MOVE` has begun."""
     return Running("h1:9092", [MOVE], PACE, active={MOVE.where: MOVE})
@@ -103,6 +133,5 @@ def test_a_move_that_somebody_undid_is_reported(seen) -> None:
 def test_what_an_earlier_run_has_copied_does_not_count_for_the_time_left() -> None:
     one = running()
     one.begin_estimate(2_000_000_000, 100.0)
-    one.begin_estimate(3_000_000_000, 110.0)
     text = one.text(3_000_000_000, 110.0)
     assert text == "0 of 1 partition moved, 3.0 GB of 4.0 GB, 10 s left"

@@ -178,7 +178,7 @@ _GROUPS: Final[tuple[tuple[str, Callable[[PartitionView, int], bool], str, str, 
     (
         "not-preferred",
         lambda one, min_isr: one.leader != one.replicas[0],
-        "are not led by their preferred replica",
+        "are not led by the preferred replica",
         "If they are many, they return by themselves at the next check"
         " (leader.imbalance.check.interval.seconds); now: millstream cluster elect",
         True,

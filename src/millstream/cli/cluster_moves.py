@@ -24,7 +24,7 @@ from millstream.cli.cluster_view import (
 )
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import JsonValue, counted, echo, joined, print_table
 from millstream.cli.progress import Progress
 from millstream.cluster.rebalancing import Move
@@ -191,12 +191,11 @@ class Running:
         patiently(self.bootstrap, self._set_throttle)
         try:
             while True:
-                moving = patiently(self.bootstrap, self._step)
+                moving = patiently(self.bootstrap, self.step)
                 if not self.active and not self.pending:
                     break
                 copied = self.done_bytes + moving
                 now = time.monotonic()
-                self.begin_estimate(copied, now)
                 progress.show(lambda copied=copied, now=now: self.text(copied, now))  # type: ignore[misc]  # bound now
                 self._explain_if_stuck(copied)
                 time.sleep(POLL_SECONDS)
@@ -218,16 +217,24 @@ class Running:
                 " topic. Run the command again to plan again"
             )
 
-    def _step(self, cluster: Cluster) -> int:
+    def step(self, cluster: Cluster) -> int:
         """Start what may start; the bytes that arrived for the moves in progress."""
         view = view_of(cluster)
-        self.settle(view, time.monotonic())
-        room = self.pace.at_once - len(self.active)
-        starting, self.pending = self.pending[: max(room, 0)], self.pending[max(room, 0) :]
+        now = time.monotonic()
+        if self._first_bytes < 0:
+            before = [move for move in self.moves if view.is_moving(move.where)]
+            self.begin_estimate(_arrived_bytes(cluster, view, before), now)
+        self.settle(view, now)
+        room = max(self.pace.at_once - len(self.active), 0)
+        # The cluster refuses a node that is not alive; it may just be restarting.
+        ready = [move for move in self.pending if view.nodes.keys() >= set(move.after)]
+        starting = ready[:room]
         if starting:
             start_moves(cluster, starting)
+            # Only now: if the controller has just died, the next step starts them.
+            self.pending = [move for move in self.pending if move not in starting]
             self.active.update({move.where: move for move in starting})
-        return self._arrived_bytes(cluster, view)
+        return _arrived_bytes(cluster, view, self.active.values())
 
     def settle(self, view: ClusterView, now: float) -> None:
         """Take out what has ended."""
@@ -248,20 +255,8 @@ class Running:
     def _remove_throttle(self, cluster: Cluster) -> None:
         remove_unused_throttle(cluster, was_set=any(move.added for move in self.moves))
 
-    def _arrived_bytes(self, cluster: Cluster, view: ClusterView) -> int:
-        wanted = {node for move in self.active.values() for node in move.added}
-        sizes = {node: sizes_on(cluster, view.nodes[node]) for node in wanted & view.nodes.keys()}
-        return sum(
-            min(sizes[node].get(move.where, 0), move.size_bytes)
-            for move in self.active.values()
-            for node in move.added
-            if node in sizes
-        )
-
     def begin_estimate(self, copied: int, now: float) -> None:
-        """The first call counts."""
-        if self._first_bytes < 0:
-            self._first_bytes, self._first_at = copied, now
+        self._first_bytes, self._first_at = copied, now
 
     def text(self, copied: int, now: float) -> str:
         """How far the moves are, and how long the rest takes at the rate seen since the start."""
@@ -283,8 +278,20 @@ class Running:
         elif now - self._progressed_at > STUCK_SECONDS:
             self._progressed_at = now
             view = patiently(self.bootstrap, view_of)
-            for reason in explained(view, self.active.values(), self.pace):
+            for reason in explained(view, self.active.values() or self.pending, self.pace):
                 echo(f"millstream: waiting: {reason}", err=True)
+
+
+def _arrived_bytes(cluster: Cluster, view: ClusterView, moves: Collection[Move]) -> int:
+    """What the new replicas of these moves have."""
+    wanted = {node for move in moves for node in move.added}
+    sizes = {node: sizes_on(cluster, view.nodes[node]) for node in wanted & view.nodes.keys()}
+    return sum(
+        min(sizes[node].get(move.where, 0), move.size_bytes)
+        for move in moves
+        for node in move.added
+        if node in sizes
+    )
 
 
 def explained(view: ClusterView, moves: Iterable[Move], pace: Pace) -> list[str]:
@@ -303,9 +310,9 @@ def explained(view: ClusterView, moves: Iterable[Move], pace: Pace) -> list[str]
 def _reason(view: ClusterView, move: Move, state: PartitionView | None, pace: Pace) -> str:
     if state is None:
         return "a topic was deleted"
-    gone = [node for node in move.added if node not in view.nodes]
+    gone = [node for node in move.after if node not in view.nodes]
     if gone:
-        return f"node {gone[0]} is not alive and should get replicas: start it"
+        return f"node {gone[0]} is not alive and should have replicas: start it"
     if state.leader < 0:
         return f"{move.where} has no leader: start one of the nodes {joined(move.before)}"
     behind = [node for node in state.adding if node not in state.in_sync]
@@ -349,6 +356,12 @@ def _alter(
         for one in topic.partitions:
             if one.error_code == KafkaCode.NO_REASSIGNMENT_IN_PROGRESS:
                 idle.add(TopicPartition(topic.name, one.partition_index))
+            elif one.error_code == KafkaCode.INVALID_REPLICA_ASSIGNMENT:
+                # A node has died since the last look: worth another one.
+                raise CommandFailed(
+                    f"{topic.name}-{one.partition_index}: {one.error_message}",
+                    exit_code=ExitCode.UNREACHABLE,
+                )
             else:
                 check(one.error_code, f"{topic.name}-{one.partition_index}", one.error_message)
     return idle

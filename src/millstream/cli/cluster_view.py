@@ -80,6 +80,10 @@ class ClusterView:
     def racks(self) -> dict[int, str | None]:
         return {node.broker_id: node.rack for node in self.nodes.values()}
 
+    def is_moving(self, where: TopicPartition) -> bool:
+        state = self.partitions.get(where)
+        return state is not None and state.is_moving
+
     def placed(self, sizes: Mapping[TopicPartition, int]) -> list[Placed]:
         """The partitions for a plan: where they are moving to counts."""
         return [
