@@ -372,7 +372,6 @@ class Node:
         result = FetchResult(where.partition)
         records = b""
         log = self.logs[where]
-        before = log.high_watermark
         try:
             partition.require_leader().answer(
                 follower,
@@ -385,7 +384,7 @@ class Node:
             records = b"" if result.records is None else result.records.read()  # type: ignore[attr-defined]
         except KafkaError as error:
             result = FetchResult(where.partition, code=error.code)
-        self.world.checks.committed(self.id, where, log, before)
+        self.world.checks.committed(self.id, where, log, partition.leader_epoch)
         diverging = None
         if result.diverging_offset >= 0:
             diverging = Divergence(result.diverging_epoch, result.diverging_offset)
@@ -406,7 +405,8 @@ class Node:
             self.proposer.look_at(partition)
             where = partition.topic_partition
             if partition.leader is not None:
-                self.world.checks.committed(self.id, where, self.logs[where], 0)
+                log, epoch = self.logs[where], partition.leader_epoch
+                self.world.checks.committed(self.id, where, log, epoch)
 
     async def _write_isr(self, where: TopicPartition, change: IsrChange) -> Role:
         return Role.of(await self.world.change_isr(self, where, change))
