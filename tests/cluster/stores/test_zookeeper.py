@@ -18,6 +18,7 @@ from millstream.cluster.stores.store import (
     SessionEnded,
     UnknownOutcome,
 )
+from millstream.cluster.stores.watchdog import Watchdog
 from millstream.cluster.stores.zookeeper import ZooKeeper, end_session, open_zookeeper
 from millstream.testing.relay import Relay
 from tests.support.ports import reserve_port
@@ -85,6 +86,33 @@ def test_the_session_timeout_is_what_the_server_grants(zookeeper_of_spark):
     async def scenario():
         store = await open_zookeeper(quick_ensemble(zookeeper_of_spark, session_timeout_ms=100))
         assert store.session_timeout_ms == 1_000
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_loop_that_stands_still_costs_the_session_once_others_rely_on_it(
+    zookeeper_of_spark, monkeypatch
+):
+    watched = []
+    monkeypatch.setattr(Watchdog, "start", lambda self, timeout_ms: watched.append(timeout_ms))
+
+    async def scenario():
+        store = await open_zookeeper(quick_ensemble(zookeeper_of_spark))
+        ended = asyncio.Event()
+        store.on_end(ended.set)
+        await store.commit([Create("/topic")])
+        # A start may take long.
+        assert watched == []
+        await store.commit([Create("/owner", is_ephemeral=True)])
+        await store.commit([Create("/controller", is_ephemeral=True)])
+        assert watched == [store.session_timeout_ms]
+        for _ in range(3):
+            store._watchdog.look()
+        async with asyncio.timeout(20):
+            await ended.wait()
+        with pytest.raises(SessionEnded, match="the event loop was blocked"):
+            await store.exists("/owner")
         await store.close()
 
     asyncio.run(scenario())

@@ -125,7 +125,9 @@ class ZooKeeper:
         # kazoo logs every attempt to reconnect; `_state_changed` logs what matters.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         self._client = _client(ensemble, resume, self._granted)
-        self._watchdog = Watchdog(self._loop, self._client.stop)
+        self._watchdog = Watchdog(self._loop, self._give_up)
+        self._is_watched = False
+        self._was_given_up = False
         self._client.add_listener(
             lambda state: self._cross(self._state_changed, state, self._client.client_state)
         )
@@ -149,7 +151,6 @@ class ZooKeeper:
             self._was_answered = True
             self.key = SessionKey(*self._client.client_id)
             await self._make_root()
-            self._watchdog.start(self.session_timeout_ms)
         except TimeoutError:
             await self._stop()
             raise CoordinationFailed(
@@ -264,7 +265,21 @@ class ZooKeeper:
             if self._end is not None:
                 raise self._end from error
             raise UnknownOutcome(f"ZooKeeper did not answer a write: {_text(error)}") from error
-        return _versions(operations, results)
+        versions = _versions(operations, results)
+        if any(isinstance(each, Create) and each.is_ephemeral for each in operations):
+            self._watch_the_loop()
+        return versions
+
+    def _watch_the_loop(self) -> None:
+        """Once others rely on this node. Before that, a start that takes long harms nobody."""
+        if not self._is_watched and self._end is None:
+            self._is_watched = True
+            self._watchdog.start(self.session_timeout_ms)
+
+    def _give_up(self) -> None:
+        """On the watchdog's thread."""
+        self._was_given_up = True
+        self._client.stop()
 
     def _add(self, transaction: Any, operation: Operation) -> None:
         path = self._full(operation.path)
@@ -333,7 +348,11 @@ class ZooKeeper:
                 f"ZooKeeper at {self._ensemble.hosts} refused the login: compare "
                 "millstream.zookeeper.sasl.jaas.config with the users of its JAAS file"
             )
-        return SessionEnded("the ZooKeeper session has ended")
+        if self._was_given_up:
+            return SessionEnded("the event loop was blocked, so the ZooKeeper session was given up")
+        if detail == KeeperState.EXPIRED_SESSION:
+            return SessionEnded("the ZooKeeper session has expired")
+        return SessionEnded(f"the ZooKeeper session has ended ({detail})")
 
     def _finish(self, end: CoordinationFailed) -> None:
         self._end = end
