@@ -9,10 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from millstream.broker.network.connection import Connection
 from millstream.model import NO_TOPIC_ID
 from millstream.storage.log import Log
 from millstream.wire.apis.delete_topics import DeletableTopic, DeleteTopicsRequest
 from millstream.wire.apis.metadata import MetadataRequest
+from tests.broker.handlers.exchanges import batch, produce
 from tests.support.attacks import ATTACKS, Aim, Attack, create_topic
 from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
@@ -81,3 +83,28 @@ def test_the_logs_of_a_deleted_topic_are_freed_with_it(broker: Broker) -> None:
         for _ in range(50):
             client.ask(MetadataRequest(topics=[]), 9)
         assert count() == before
+
+
+def test_closed_connections_and_what_they_wrote_to_are_freed_at_once(broker: Broker) -> None:
+    """Repeated produces have a shortcut, which refers to the partition and its producers."""
+
+    def count(kind: type) -> int:
+        return sum(isinstance(each, kind) for each in gc.get_objects())
+
+    [attack] = [each for each in ATTACKS if "invented producer ids" in each.name]
+    with RawClient(broker.bootstrap) as other, no_collections():
+        other.ask(MetadataRequest(topics=[]), 9)
+        logs, connections = count(Log), count(Connection)
+        with RawClient(broker.bootstrap) as client:
+            for data in attack.frames(client, Aim("written", "g", 0.0005)):
+                client.sock.sendall(data)
+                client.receive_frame()
+            assert count(Connection) == connections + 1
+        topic = DeletableTopic(name="written", topic_id=NO_TOPIC_ID)
+        other.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=5000), 6)
+        create_topic(other, "another")
+        # Directories are renamed in turns of the loop. A produce forgets who may write to what.
+        for _ in range(50):
+            produce(other, "another", batch(b"a"))
+        assert count(Connection) == connections
+        assert count(Log) == logs + 1

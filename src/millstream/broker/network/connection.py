@@ -538,6 +538,9 @@ class Connection:
         self._registration.close()
         if self._sender is not None:
             self._sender.close()
+            # It refers to us: without a cycle, a closed connection is freed at once, and not only
+            # when all garbage is collected.
+            self._sender = None
         self.sock.close()
         if self._replies is not None:
             self._replies.clear()

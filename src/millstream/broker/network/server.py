@@ -316,19 +316,22 @@ class Server:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            now = asyncio.get_running_loop().time()
-            for connection in list(self.connections):
-                if isinstance(connection, TlsConnection) and connection.handshake_overdue(now):
-                    connection.close_unfinished()
-                    continue
-                reason = overdue(
-                    connection,
-                    now,
-                    idle_seconds_max=self.limits.idle_seconds_max,
-                    is_memory_short=self.memory.is_short,
-                )
-                if reason is not None:
-                    connection.close(reason)
+            # A function of its own, whose variables do not keep a connection until the next time.
+            self._close_overdue(asyncio.get_running_loop().time())
+
+    def _close_overdue(self, now: float) -> None:
+        for connection in list(self.connections):
+            if isinstance(connection, TlsConnection) and connection.handshake_overdue(now):
+                connection.close_unfinished()
+                continue
+            reason = overdue(
+                connection,
+                now,
+                idle_seconds_max=self.limits.idle_seconds_max,
+                is_memory_short=self.memory.is_short,
+            )
+            if reason is not None:
+                connection.close(reason)
 
     # -- the end --------------------------------------------------------------------
 

@@ -64,16 +64,19 @@ class _Target:
 
 
 class _RepeatedProduces:
-    """The requests of one connection for one topic."""
+    """The requests of one connection for one topic.
 
-    __slots__ = ("_last_index", "_parts", "_repeated", "_targets", "shortcut")
+    Its shortcut refers to it, and it does not refer to its shortcut: the partitions, which may be
+    deleted, and all their producers would be in memory until all garbage is collected.
+    """
+
+    __slots__ = ("_last_index", "_parts", "_repeated", "_targets")
 
     def __init__(self, parts: Parts, repeated: RepeatedProduce) -> None:
         self._parts = parts
         self._repeated = repeated
         self._targets: dict[int, _Target] = {}
         self._last_index = -1
-        self.shortcut = Shortcut(self.answer, parts.node.partitions.generation.number)
 
     def answer(self, connection: Connection, frame: memoryview) -> Pieces | Pending | None:
         """The request once more, with new records; None for any other."""
@@ -98,8 +101,10 @@ class _RepeatedProduces:
         self._parts.counts[PRODUCE] += 1
         if len(batches) == 1:
             index, target, _ = batches[0]
-            if target.expected is not self.shortcut.expected:
-                self._expect(index, target)
+            shortcut = connection.shortcut
+            assert shortcut is not None, "it has led here"
+            if target.expected is not shortcut.expected:
+                self._expect(shortcut, index, target)
         return self._append(connection, frame, batches, now_ms)
 
     def _learn(self, connection: Connection, index: int) -> _Target | None:
@@ -131,16 +136,15 @@ class _RepeatedProduces:
             is_acks_all=self._repeated.is_acks_all, is_transactional=False
         )
 
-    def expect_at_once(self, connection: Connection, index: int) -> None:
+    def expected_at_once(self, connection: Connection, index: int) -> Expected | None:
         self._last_index = index
         target = self._learn(connection, index)
-        if target is not None:
-            self.shortcut.expected = target.expected
+        return None if target is None else target.expected
 
-    def _expect(self, index: int, target: _Target) -> None:
+    def _expect(self, shortcut: Shortcut, index: int, target: _Target) -> None:
         """The receiver compares with one partition; another one has to come twice for that."""
         if index == self._last_index:
-            self.shortcut.expected = target.expected
+            shortcut.expected = target.expected
         self._last_index = index
 
     def _append(
@@ -200,9 +204,10 @@ def repeated_shortcut(
 ) -> Shortcut:
     """What answers this request, to these partitions, when it is repeated."""
     produces = _RepeatedProduces(parts, repeated)
+    shortcut = Shortcut(produces.answer, parts.node.partitions.generation.number)
     if len(indexes) == 1:
-        produces.expect_at_once(connection, indexes[0])
-    return produces.shortcut
+        shortcut.expected = produces.expected_at_once(connection, indexes[0])
+    return shortcut
 
 
 def _append_group(
