@@ -260,6 +260,32 @@ def test_others_are_served_between_the_parts_of_many_batches(
     assert others == list(range(1, 11))
 
 
+def test_many_batches_that_are_checked_in_a_thread_are_dropped_with_their_connection(
+    broker: Broker, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checked in the append instead, they would block the loop."""
+    checks: list[int] = []
+
+    async def close_and_check(parts: Any, request: Any, *rest: Any) -> Any:
+        checks.append(1)
+        request.connection.close("the test closes it")
+        return {}
+
+    make_ready = produce_module.make_ready
+
+    def make_heavy(*arguments: Any, **options: Any) -> Any:
+        ready, _ = make_ready(*arguments, **options)
+        return {}, dict.fromkeys(ready)
+
+    monkeypatch.setattr(produce_module, "make_ready", make_heavy)
+    monkeypatch.setattr(produce_module, "_check_heavy", close_and_check)
+    with RawClient(broker.bootstrap) as leaving:
+        leaving.send(_many(topic, 300, acks=1, codec=Codec.ZSTD), 9)
+        assert leaving.is_closed_by_peer()
+    assert checks == [1]
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
 def test_more_batches_than_a_node_has_partitions_are_no_request(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

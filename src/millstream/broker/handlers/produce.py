@@ -132,6 +132,8 @@ async def _handle_large(parts: Parts, request: Request, frame: memoryview, start
         ready, heavy = make_ready(parts.node, parts.admissions, request.connection, part)
         if heavy or body.transactional_id is not None:
             ready = await _check_heavy(parts, request, part, heavy)
+            if request.connection.is_closed:
+                return []
             results += await _append_checked(parts, request, part, ready, waits)
         else:
             results += _append_batches(parts, request, part, ready, waits, None)
