@@ -1,9 +1,13 @@
 """Where the replicas of existing partitions should be: plans of moves. Pure.
 
 A plan moves as little as it can: it takes replicas from the fullest node to the emptiest, one by
-one, until they are about equal. It never puts two replicas of a partition on one node, and a
+one, until they are about equal. Small partitions are counted: hundreds of empty ones weigh nothing,
+but each has a leader and will fill. They go first, so that the large ones, of which the bytes
+count, make up for what they weigh. It never puts two replicas of a partition on one node, and a
 partition never has fewer racks afterwards. Then it spreads the preferred leaders, which copies
 nothing: only the order of replicas changes.
+
+The second plan for a layout is empty: no step undoes what an earlier one has reached.
 """
 
 from collections import Counter, deque
@@ -15,10 +19,12 @@ from millstream.model import TopicPartition
 
 # Nodes count as equal if their difference is below this part of what a node has on average.
 _TOLERANCE: Final = 0.05
-# An empty replica counts as this part of an average one: it will fill.
-_EMPTY_SHARE: Final = 0.1
+# Partitions up to this part of the average one are small.
+_SMALL_SHARE: Final = 0.1
 
 Replicas = tuple[int, ...]
+# The partitions that each node leads.
+_Led = dict[int, list[TopicPartition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +74,15 @@ def evacuated(
 
 
 def balanced(partitions: Sequence[Placed], nodes: Mapping[int, str | None]) -> list[Move]:
-    """Moves after which all nodes have about as many bytes and as many preferred leaders.
+    """Moves after which all nodes have about as many bytes, small partitions and preferred leaders.
 
     Partitions with a replica on a node that is not alive stay as they are.
     """
     movable = [one for one in partitions if nodes.keys() >= set(one.replicas)]
     layout = _Layout(partitions, nodes)
-    layout.spread_bytes([one.where for one in movable])
+    layout.spread_replicas_of({one.where for one in movable})
     layout.spread_leaders_of({one.where for one in movable})
+    layout.spread_large_leaders_of({one.where for one in movable})
     return layout.moves()
 
 
@@ -86,15 +93,21 @@ class _Layout:
         self._before = {one.where: one for one in partitions}
         self._replicas = {one.where: one.replicas for one in partitions}
         self._racks = nodes
-        replicas = sum(len(one.replicas) for one in partitions)
-        total = sum(one.size_bytes * len(one.replicas) for one in partitions)
-        empty = 1 + int(_EMPTY_SHARE * total / max(replicas, 1))
-        self._weights = {one.where: one.size_bytes + empty for one in partitions}
-        self._load = dict.fromkeys(nodes, 0)
+        average = sum(one.size_bytes for one in partitions) / max(len(partitions), 1)
+        self._small = {one.where for one in partitions if one.size_bytes <= _SMALL_SHARE * average}
+        self._bytes = dict.fromkeys(nodes, 0)
+        self._small_counts = dict.fromkeys(nodes, 0)
+        # Of each topic on each node.
+        self._topic_counts: Counter[tuple[str, int]] = Counter()
         for one in partitions:
             for node in one.replicas:
-                if node in self._load:
-                    self._load[node] += self._weights[one.where]
+                if node in nodes:
+                    self._count(one.where, node, 1)
+
+    def _count(self, where: TopicPartition, node: int, change: int) -> None:
+        self._bytes[node] += change * self._before[where].size_bytes
+        self._small_counts[node] += change * (where in self._small)
+        self._topic_counts[where.topic, node] += change
 
     def moves(self) -> list[Move]:
         """What differs, the smallest first: the plan shows progress soon."""
@@ -111,63 +124,93 @@ class _Layout:
         """Give a replica to the node that suits best. Raises CannotPlan."""
         others = [each for each in self._replicas[where] if each != node]
         taken = Counter(self._racks.get(each) for each in others)
-        free = [each for each in self._load if each not in others]
+        free = [each for each in self._racks if each not in others]
         if not free:
             raise CannotPlan(
-                f"{where} has {len(others) + 1} replicas, and only {len(self._load)} nodes stay."
+                f"{where} has {len(others) + 1} replicas, and only {len(self._racks)} nodes stay."
                 " Add a node, or reduce its replicas with `millstream cluster reassign`"
             )
-        best = min(free, key=lambda each: (taken[self._racks[each]], self._load[each], each))
+        load = self._small_counts if where in self._small else self._bytes
+        best = min(free, key=lambda each: (taken[self._racks[each]], load[each], each))
         self._put(where, node, best)
 
     def _put(self, where: TopicPartition, old: int, new: int) -> None:
-        weight = self._weights[where]
-        if old in self._load:
-            self._load[old] -= weight
-        self._load[new] += weight
+        if old in self._racks:
+            self._count(where, old, -1)
+        self._count(where, new, 1)
         self._replicas[where] = tuple(
             new if each == old else each for each in self._replicas[where]
         )
 
-    def spread_bytes(self, movable: Sequence[TopicPartition]) -> None:
-        on: dict[int, set[TopicPartition]] = {node: set() for node in self._load}
-        for where in movable:
+    def spread_replicas_of(self, movable: Set[TopicPartition]) -> None:
+        self._spread(dict.fromkeys(movable & self._small, 1), load=self._small_counts, tolerance=1)
+        self._spread(
+            {where: self._before[where].size_bytes for where in movable - self._small},
+            load=self._bytes,
+            tolerance=_TOLERANCE * sum(self._bytes.values()) / max(len(self._bytes), 1),
+        )
+
+    def _spread(
+        self,
+        weights: Mapping[TopicPartition, int],
+        *,
+        load: Mapping[int, int],
+        tolerance: float,
+    ) -> None:
+        """Move partitions until the load of all nodes is about equal; `_put` keeps the load."""
+        on: dict[int, set[TopicPartition]] = {node: set() for node in self._racks}
+        for where in weights:
             for node in self._replicas[where]:
                 on[node].add(where)
-        tolerance = _TOLERANCE * sum(self._load.values()) / max(len(self._load), 1)
-        while (found := self._next_move(on, tolerance)) is not None:
+        while (found := self._next_move(on, weights, load, tolerance)) is not None:
             where, high, low = found
             self._put(where, high, low)
             on[high].remove(where)
             on[low].add(where)
 
     def _next_move(
-        self, on: Mapping[int, Set[TopicPartition]], tolerance: float
+        self,
+        on: Mapping[int, Set[TopicPartition]],
+        weights: Mapping[TopicPartition, int],
+        load: Mapping[int, int],
+        tolerance: float,
     ) -> tuple[TopicPartition, int, int] | None:
-        in_order = sorted(self._load, key=lambda node: (self._load[node], node))
+        in_order = sorted(load, key=lambda node: (load[node], node))
         for high in reversed(in_order):
             for low in in_order:
-                gap = self._load[high] - self._load[low]
+                gap = load[high] - load[low]
                 if gap <= tolerance:
                     break
-                where = self._best_for(on[high], high, low, gap)
-                if where is not None:
-                    return where, high, low
+                fitting = [
+                    where
+                    for where in on[high]
+                    if weights[where] < gap and self._can_move(where, high, low)
+                ]
+                if fitting:
+                    return self._best_of(fitting, weights, high, low, gap), high, low
         return None
 
-    def _best_for(
-        self, candidates: Iterable[TopicPartition], high: int, low: int, gap: int
-    ) -> TopicPartition | None:
-        """The partition whose move makes two nodes most equal, if any makes them more so."""
-        fitting = [
-            where
-            for where in candidates
-            if self._weights[where] < gap
-            and low not in self._replicas[where]
-            and self._keeps_racks(where, high, low)
-        ]
+    def _can_move(self, where: TopicPartition, old: int, new: int) -> bool:
+        return new not in self._replicas[where] and self._keeps_racks(where, old, new)
+
+    def _best_of(
+        self,
+        fitting: Iterable[TopicPartition],
+        weights: Mapping[TopicPartition, int],
+        high: int,
+        low: int,
+        gap: int,
+    ) -> TopicPartition:
+        """The partition whose move makes two nodes most equal; of these one of the topic that the
+        nodes share most unequally, so that a node gets some of every topic."""
+        topics = self._topic_counts
         return min(
-            fitting, key=lambda where: (abs(gap / 2 - self._weights[where]), where), default=None
+            fitting,
+            key=lambda where: (
+                abs(gap / 2 - weights[where]),
+                topics[where.topic, low] - topics[where.topic, high],
+                where,
+            ),
         )
 
     def _keeps_racks(self, where: TopicPartition, old: int, new: int) -> bool:
@@ -179,37 +222,65 @@ class _Layout:
 
     def spread_leaders_of(self, movable: Set[TopicPartition]) -> None:
         """Equal numbers of first replicas, by exchanging the first with another one."""
-        leads = Counter(dict.fromkeys(self._load, 0))
-        leads.update(self._replicas[where][0] for where in self._replicas)
-        while (path := self._path_from_most(leads, movable)) is not None:
-            for where, new in path:
-                old = self._replicas[where][0]
-                self._replicas[where] = _with_first(self._replicas[where], new)
-                leads[old] -= 1
-                leads[new] += 1
+        leads = self._leads(self._replicas.keys())
+        while (path := self._path_from_most(leads, self._led(movable))) is not None:
+            self._exchange(path)
+            leads = self._leads(self._replicas.keys())
+
+    def spread_large_leaders_of(self, movable: Set[TopicPartition]) -> None:
+        """Equal numbers of large partitions to lead, too: each against a small one, so that no
+        node leads more than before."""
+        large, small = movable - self._small, movable & self._small
+        while (paths := self._trade(self._led(large), self._led(small))) is not None:
+            self._exchange(paths)
+
+    def _trade(self, large: _Led, small: _Led) -> list[tuple[TopicPartition, int]] | None:
+        leads = self._leads(self._replicas.keys() - self._small)
+        in_order = sorted(self._racks, key=lambda node: (leads[node], node))
+        for high in reversed(in_order):
+            for low in in_order:
+                if leads[low] > leads[high] - 2:
+                    break
+                there = self._path(high, {low}, large)
+                back = there and self._path(low, {high}, small)
+                if there and back:
+                    return there + back
+        return None
+
+    def _leads(self, partitions: Iterable[TopicPartition]) -> Counter[int]:
+        return Counter(self._replicas[where][0] for where in partitions)
+
+    def _led(self, partitions: Set[TopicPartition]) -> _Led:
+        led: _Led = {}
+        for where in sorted(partitions):
+            led.setdefault(self._replicas[where][0], []).append(where)
+        return led
+
+    def _exchange(self, path: Iterable[tuple[TopicPartition, int]]) -> None:
+        for where, new in path:
+            self._replicas[where] = _with_first(self._replicas[where], new)
 
     def _path_from_most(
-        self, leads: Counter[int], movable: Set[TopicPartition]
+        self, leads: Counter[int], led: _Led
     ) -> list[tuple[TopicPartition, int]] | None:
         """Exchanges after which the node with the most leaders has one less, and one that had at
         least two fewer has one more."""
-        led: dict[int, list[TopicPartition]] = {}
-        for where in sorted(movable):
-            led.setdefault(self._replicas[where][0], []).append(where)
-        for most in sorted(self._load, key=lambda node: (-leads[node], node)):
-            path = self._path(most, leads, led)
+        for most in sorted(self._racks, key=lambda node: (-leads[node], node)):
+            fewer = {node for node in self._racks if leads[node] <= leads[most] - 2}
+            path = self._path(most, fewer, led)
             if path is not None:
                 return path
         return None
 
     def _path(
-        self, start: int, leads: Counter[int], led: Mapping[int, Sequence[TopicPartition]]
+        self, start: int, goals: Set[int], led: _Led
     ) -> list[tuple[TopicPartition, int]] | None:
+        """The fewest exchanges after which the start leads one less, and a goal one more."""
         came_by: dict[int, tuple[TopicPartition, int]] = {}
         waiting = deque([start])
         while waiting:
             node = waiting.popleft()
-            if leads[node] <= leads[start] - 2:
+            if node in goals:
                 steps = []
                 while node != start:
                     where, before = came_by[node]
@@ -218,7 +289,7 @@ class _Layout:
                 return steps
             for where in led.get(node, ()):
                 for other in self._replicas[where][1:]:
-                    if other != start and other not in came_by and other in self._load:
+                    if other != start and other not in came_by and other in self._racks:
                         came_by[other] = (where, node)
                         waiting.append(other)
         return None
