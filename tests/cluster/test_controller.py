@@ -567,10 +567,12 @@ def test_an_unclean_election_happens_where_a_topic_enables_it(caplog):
         world.unclean_topics = {"t"}
         first = await left_alone_without_its_last_leader(world)
         await until(lambda: first.state(0).leader == 1)
-        assert first.state(0).isr == (1,)
+        state = first.state(0)
+        assert (state.isr, state.unclean_epoch) == ((1,), state.leader_epoch)
 
     run(scenario)
     assert "t-0: unclean election: node 1 leads" in caplog.text
+    assert "in place of node 2; in sync were nodes [2]." in caplog.text
 
 
 def test_no_unclean_election_happens_where_it_is_not_enabled(caplog):

@@ -45,7 +45,7 @@ def test_the_preferred_replica_leads_again_after_it_was_away():
     run(scenario)
 
 
-def test_only_without_a_leader_may_a_person_elect_whoever_is_there():
+def test_only_without_a_leader_may_a_person_elect_whoever_is_there(caplog):
     async def scenario(world: World):
         _, second, third = await nodes_with_a_topic(world, (3, 2))
         leaders = Elections(second.membership)
@@ -56,6 +56,7 @@ def test_only_without_a_leader_may_a_person_elect_whoever_is_there():
         await until(lambda: second.state().leader in (-1, 2))
         if second.state().leader == -1:
             await leaders.elect_uncleanly(WHERE)
+            assert "t-0: unclean election: node 2 leads" in caplog.text
         await until(lambda: second.state().leader == 2)
 
     run(scenario)

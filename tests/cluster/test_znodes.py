@@ -62,6 +62,13 @@ def test_a_topic_is_read_back_as_it_was_written():
     assert znodes.decode_topics(below, {}) == [without_options]
 
 
+def test_the_epoch_of_an_unclean_election_is_read_back():
+    state = PartitionState(1, 7, (1,), (1, 2), 3, writer_token="w", unclean_epoch=7)
+    data = znodes.encode_partition(state, 1, TOPIC_ID)
+    entry = znodes.TopicEntry(TOPIC_ID, znodes.encode_uuid(TOPIC_ID), [(1, 2)], {}, {}, 0)
+    assert znodes.decode_partition(Node(data, 3), entry, 0) == state
+
+
 def test_parents_are_created_before_and_deleted_after_their_children():
     created = [operation.path for operation in znodes.create_topic(topic(), controller_epoch=1)]
     deleted = [operation.path for operation in znodes.delete_topic(topic())]

@@ -1,6 +1,7 @@
 """A leader and a follower over real logs: what passes between them, and who waits for it."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -43,8 +44,9 @@ def role(
     isr: tuple[int, ...] = (1, 2),
     min_isr: int = 2,
     version: int = 1,
+    unclean_epoch: int = -1,
 ) -> Role:
-    return Role(leader_id, epoch, REPLICAS, isr, min_isr, version)
+    return Role(leader_id, epoch, REPLICAS, isr, min_isr, version, unclean_epoch)
 
 
 def replica(
@@ -266,6 +268,55 @@ def test_a_diverged_follower_is_cut_and_counts_only_afterwards() -> None:
     ask(leader, follower)
     assert follower.log.next_offset == leader.log.next_offset == leader.high_watermark == 7
     assert follower.log.epochs.entries == leader.log.epochs.entries == [(1, 0), (3, 2)]
+
+
+def cut_after_an_election(*, unclean_epoch: int) -> None:
+    """A leader is killed with five records, of which the next leader has two; it returns."""
+    killed, elected = leading(1), following(2)
+    produce(killed, 2)
+    ask(killed, elected)
+    produce(killed, 3)
+    elected.apply(role(2, epoch=2, version=2, unclean_epoch=unclean_epoch), now_ms=0)
+    killed.apply(role(2, epoch=2, version=2, unclean_epoch=unclean_epoch), now_ms=0)
+    produce(elected)
+    assert ask(elected, killed, broker_id=1) == CutBack(2)
+
+
+def errors_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+def test_a_cut_after_an_unclean_election_says_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cut_after_an_election(unclean_epoch=2)
+    assert errors_in(caplog) == [
+        "t-0: offsets 2 to 4, written from epoch=1 on, are lost after an unclean election"
+        " (epoch=2): 0 of them were committed, and all may have been acknowledged"
+    ]
+
+
+@pytest.mark.parametrize("unclean_epoch", [-1, 0, 1], ids=["never", "long ago", "its own"])
+def test_a_cut_after_a_clean_election_is_no_error(
+    unclean_epoch: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    cut_after_an_election(unclean_epoch=unclean_epoch)
+    assert errors_in(caplog) == []
+
+
+def test_a_cut_below_the_high_watermark_is_an_error_whatever_is_known_of_elections(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    killed, elected = leading(1, isr=(1,), min_isr=1), following(2)
+    produce(killed, 3)
+    assert killed.high_watermark == 3
+    elected.apply(role(2, epoch=2, version=2), now_ms=0)
+    killed.apply(role(2, epoch=2, version=2), now_ms=0)
+    produce(elected)
+    assert ask(elected, killed, broker_id=1) == CutBack(0)
+    (error,) = errors_in(caplog)
+    assert "offsets 0 to 2" in error
+    assert "3 of them were committed" in error
 
 
 def test_a_log_is_not_cut_below_what_the_disk_says_of_it() -> None:

@@ -388,13 +388,18 @@ class Controller:
                     after = election.without_elr(after)
                 where = TopicPartition(topic.name, number)
                 if after.leader == NO_LEADER:
-                    after = self._with_any_leader(topic, where, after, nodes)
+                    after = self._with_any_leader(topic, where, before, after, nodes)
                 if after is not before:
                     changes.append(self._change(where, before, after))
         return changes
 
     def _with_any_leader(
-        self, topic: TopicState, where: TopicPartition, state: PartitionState, nodes: Nodes
+        self,
+        topic: TopicState,
+        where: TopicPartition,
+        before: PartitionState,
+        state: PartitionState,
+        nodes: Nodes,
     ) -> PartitionState:
         """Led by a replica that may lack records, where the topic prefers that to no leader."""
         if not self._policy.may_elect_uncleanly(topic):
@@ -402,15 +407,7 @@ class Controller:
         elected = election.uncleanly_elected(state, nodes)
         if elected is None:
             return state
-        whole = [*state.elr, *state.last_known_elr]
-        log.error(
-            "%s: unclean election: node %d leads, epoch=%d. Records that it had not fetched are"
-            " lost; in sync before were nodes %s",
-            where,
-            elected.leader,
-            elected.leader_epoch,
-            whole or "unknown",
-        )
+        log_unclean_election(where, before, elected)
         return elected
 
     def _change(
@@ -662,6 +659,21 @@ class Controller:
             return
         _log_dead(broker_id, epoch)
         await self._observer.read_incarnations()
+
+
+def log_unclean_election(
+    where: TopicPartition, before: PartitionState, elected: PartitionState
+) -> None:
+    in_sync = [*before.isr, *before.elr, *before.last_known_elr]
+    log.error(
+        "%s: unclean election: node %d leads, epoch=%d, in place of %s; in sync were nodes %s."
+        " Records that the new leader had not fetched are lost",
+        where,
+        elected.leader,
+        elected.leader_epoch,
+        "none" if before.leader == NO_LEADER else f"node {before.leader}",
+        in_sync or "unknown",
+    )
 
 
 def _log_dead(broker_id: int, epoch: int) -> None:

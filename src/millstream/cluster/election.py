@@ -65,7 +65,8 @@ def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | N
         return None
     for replica in state.replicas:
         if replica in nodes.live:
-            return _led_by(replace(state, isr=(replica,), elr=(), last_known_elr=()), replica)
+            elected = _led_by(replace(state, isr=(replica,), elr=(), last_known_elr=()), replica)
+            return replace(elected, unclean_epoch=elected.leader_epoch)
     return None
 
 

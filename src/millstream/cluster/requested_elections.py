@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.cluster import election, znodes
+from millstream.cluster.controller import log_unclean_election
 from millstream.cluster.election import Nodes
 from millstream.cluster.membership import Membership
 from millstream.cluster.state import NO_LEADER, PartitionState, Reassignment, TopicState
@@ -30,7 +31,8 @@ class Elections:
 
     async def elect_uncleanly(self, where: TopicPartition) -> None:
         """Any live replica leads, whatever is lost. Raises KafkaError if there is a leader."""
-        await self._change(where, self._unclean)
+        before, elected = await self._change(where, self._unclean)
+        log_unclean_election(where, before, elected)
 
     async def give_up(self, where: TopicPartition, replica: int) -> None:
         """Remove a damaged replica from the ISR and the leadership. Raises KafkaError if no other
@@ -127,7 +129,8 @@ class Elections:
 
     async def _change(
         self, where: TopicPartition, decide: Callable[[PartitionState], PartitionState]
-    ) -> None:
+    ) -> tuple[PartitionState, PartitionState]:
+        """The states before and after."""
         for _ in range(_ATTEMPTS):
             state = self._membership.image.partition(where.topic, where.partition)
             if state is None:
@@ -136,10 +139,10 @@ class Elections:
                 )
             changed = decide(state)
             if changed == state:
-                return
+                return state, state
             try:
                 await self._write(where, state, changed)
-                return
+                return state, changed
             except NotApplied:
                 await self._read_again(where)
             except CoordinationFailed as error:

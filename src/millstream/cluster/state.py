@@ -83,6 +83,8 @@ class PartitionState:
     them, so they have all that is committed and may lead. `last_known_elr` were such, and
     may since have lost data. `adding` and `removing` are replicas of a reassignment in
     progress. `writer_token` identifies the write: a writer whose response was lost finds its own.
+    `unclean_epoch` is the leader epoch of the last unclean election, -1 if there was none: records
+    of earlier epochs that the leader does not have may have been acknowledged.
     """
 
     leader: int
@@ -96,6 +98,7 @@ class PartitionState:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     writer_token: str = ""
+    unclean_epoch: int = -1
 
 
 @dataclass(slots=True)

@@ -412,6 +412,9 @@ def encode_partition(
             f'"removing":{_numbers(partition.removing)},'
             f'"topic_id":"{encode_uuid(topic_id)}","writer_token":"{partition.writer_token}"'
         )
+        # Rare, and only for what replicas log: versions that do not know it need not.
+        if partition.unclean_epoch >= 0:
+            ours += f',"unclean_epoch":{partition.unclean_epoch}'
     return (
         f'{{"controller_epoch":{controller_epoch},"leader":{partition.leader},"version":1,'
         f'"leader_epoch":{partition.leader_epoch},"isr":{_numbers(partition.isr)}{ours}}}'
@@ -484,6 +487,7 @@ def decode_partition(node: Node, entry: TopicEntry, number: int) -> PartitionSta
         adding=adding,
         removing=removing,
         writer_token=content.get("writer_token", ""),
+        unclean_epoch=content.get("unclean_epoch", -1),
     )
 
 

@@ -2,6 +2,7 @@
 
 import logging
 
+from millstream.model import NO_LEADER_EPOCH
 from millstream.records.batch import HEADER_BYTES, BatchView
 from millstream.replication.following import CutBack, StartOver, Step, TakeRecords
 from millstream.storage.log import Log
@@ -9,11 +10,15 @@ from millstream.storage.log import Log
 log = logging.getLogger(__name__)
 
 
-def do_step(partition_log: Log, step: Step, records: memoryview) -> None:
+def do_step(
+    partition_log: Log, step: Step, records: memoryview, *, unclean_epoch: int = NO_LEADER_EPOCH
+) -> None:
+    """`unclean_epoch` is that of the last unclean election."""
     match step:
         case TakeRecords():
             _take_records(partition_log, step, records)
         case CutBack():
+            _log_cut(partition_log, step.offset, unclean_epoch)
             _cut_back(partition_log, step.offset)
         case StartOver():
             log.warning(
@@ -39,21 +44,33 @@ def _take_records(partition_log: Log, step: TakeRecords, records: memoryview) ->
         )
 
 
-def _cut_back(partition_log: Log, offset: int) -> None:
+def _log_cut(partition_log: Log, offset: int, unclean_epoch: int) -> None:
+    """A cut after a clean election loses nothing that was committed, and is part of following."""
+    next_offset = partition_log.next_offset
     log.info(
         "cuts %s from %d to %d, where it parts from the leader's log",
         partition_log.partition,
-        partition_log.next_offset,
+        next_offset,
         offset,
     )
-    if offset < partition_log.high_watermark:
-        # Only an unclean election does this: the leader's log decides, and does not have them.
+    committed = max(partition_log.high_watermark - offset, 0)
+    epoch = partition_log.epochs.epoch_at(offset)
+    if committed or (offset < next_offset and epoch < unclean_epoch):
+        # After a kill the high watermark is that of the last checkpoint: what is above it may
+        # have been committed, too.
         log.error(
-            "%s: %d committed offsets are lost after an unclean election, from %d on",
+            "%s: offsets %d to %d, written from epoch=%d on, are lost after an unclean election"
+            " (epoch=%s): %d of them were committed, and all may have been acknowledged",
             partition_log.partition,
-            partition_log.high_watermark - offset,
             offset,
+            next_offset - 1,
+            epoch,
+            unclean_epoch if unclean_epoch >= 0 else "unknown",
+            committed,
         )
+
+
+def _cut_back(partition_log: Log, offset: int) -> None:
     partition_log.truncate_to(offset)
     # Even if the log did not get shorter: an epoch of ours may have written nothing.
     partition_log.epochs.truncate_end(min(offset, partition_log.next_offset))

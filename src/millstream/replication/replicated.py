@@ -239,7 +239,7 @@ class ReplicatedPartition(Partition):
             self._node.was_cut(self.topic_partition)
         before = self.log.high_watermark
         try:
-            do_step(self.log, step, records)
+            do_step(self.log, step, records, unclean_epoch=self.role.unclean_epoch)
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error

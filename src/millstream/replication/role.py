@@ -7,7 +7,8 @@ from millstream.cluster.state import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`version` is that of the state in the coordination store."""
+    """`version` is that of the state in the coordination store; `unclean_epoch` the leader epoch
+    of the last unclean election, -1 if there was none."""
 
     leader_id: int
     leader_epoch: int
@@ -15,6 +16,7 @@ class Role:
     isr: tuple[int, ...]
     min_isr: int
     version: int
+    unclean_epoch: int = -1
 
     @classmethod
     def none(cls) -> "Role":
@@ -30,4 +32,5 @@ class Role:
             state.isr,
             state.min_isr,
             state.version,
+            state.unclean_epoch,
         )
