@@ -25,9 +25,10 @@ from millstream.cluster.rebalancing import CannotPlan, Move, Placed, balanced, e
 def rebalance(mb_per_second: float, at_once: int, yes: bool, as_json: bool, bootstrap: str) -> None:
     """Give all nodes about as many bytes and as many leaders.
 
-    New nodes get their share; small partitions are counted instead of their bytes. A partition never has two replicas on one node, nor fewer racks
-    than before. The command shows its plan, asks, and then shows how far it is. Ctrl-C stops the
-    command; what it has started continues, and the same command goes on from there.
+    New nodes get their share; small partitions are counted instead of their bytes. A partition
+    never has two replicas on one node, nor fewer racks than before. The command shows its plan,
+    asks, and then shows how far it is. Ctrl-C stops the command; what it has started continues,
+    and the same command goes on from there.
     """
     view, partitions = first_look(bootstrap, _look)
     moves = balanced(partitions, view.racks)
