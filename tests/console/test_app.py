@@ -13,12 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from millstream.broker.broker import Broker as Node
+from millstream.cluster.stores.memory import MemoryStore, MemoryTree
+from millstream.cluster.stores.store import CoordinationFailed, OnChange
+from millstream.config import load_config
 from millstream.console.asking import Address, parse_address
 from millstream.console.page import Values, plain
 from millstream.console.pages import PAGES
-from millstream.console.serving import console_of_cluster
+from millstream.console.serving import console_of_cluster, console_of_node
 from millstream.errors import StartError
 from millstream.security.certificate_authority import issue, new_authority
+from millstream.testing.clock import MovableClock
 from tests.support.console_node import Browser, ConsoleNode
 
 PLAIN_PAGES = [page.path for page in PAGES if "{" not in page.path]
@@ -77,6 +82,53 @@ def test_a_cluster_that_is_gone_is_said_and_not_ready() -> None:
         answer = alone.browser.get("/")
         assert answer.status == 503
         assert "127.0.0.1:1" in answer.text
+
+
+class SilentStore(MemoryStore):
+    """ZooKeeper that is asked whether the node is registered, and answers only if it should."""
+
+    answers = True
+
+    async def exists(self, path: str, on_change: OnChange | None = None) -> bool:
+        if not self.answers:
+            raise CoordinationFailed("no connection to ZooKeeper")
+        return await super().exists(path, on_change)
+
+
+def test_a_member_is_not_ready_while_zookeeper_is_silent_or_the_node_is_fenced(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        store, clock = SilentStore(MemoryTree(), 1), MovableClock()
+
+        async def open_session() -> SilentStore:
+            if not store.answers:
+                raise CoordinationFailed("no connection to ZooKeeper")
+            return store
+
+        flags = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1"}
+        config = load_config(flags=flags)
+        node = Node(config, dev=True, clock=clock, open_session=open_session)
+        await node.start()
+        console = console_of_node(node, Address("127.0.0.1", 0))
+        await console.start()
+        web = Browser(console.url)
+        try:
+            assert (await asyncio.to_thread(web.get, "/readyz")).status == 200
+            store.answers = False
+            clock.advance(seconds=store.session_timeout_ms / 3000)
+            answer = await asyncio.to_thread(web.get, "/readyz")
+            assert (answer.status, answer.json["status"]) == (503, "not ready")
+            assert "ZooKeeper has not answered for" in answer.json["why"]
+            assert (await asyncio.to_thread(web.get, "/healthz")).status == 200
+            store.expire()
+            answer = await asyncio.to_thread(web.get, "/readyz")
+            assert (answer.status, "fenced" in answer.json["why"]) == (503, True)
+        finally:
+            await console.stop()
+            await node.abandon()
+
+    asyncio.run(scenario())
 
 
 def test_a_console_alone_sees_the_same_cluster(console_node: ConsoleNode, topic: str) -> None:

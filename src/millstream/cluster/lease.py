@@ -28,6 +28,14 @@ class Lease:
     def is_valid(self) -> bool:
         return self._clock.monotonic() - self._sent_at < self._seconds
 
+    def is_in_doubt(self) -> bool:
+        """Half of it is over: no answer to several requests in a row."""
+        return self.silent_seconds() >= self._seconds / 2
+
+    def silent_seconds(self) -> float:
+        """How long ago the last request was sent that was answered."""
+        return self._clock.monotonic() - self._sent_at
+
     def renew(self, *, sent_at: float, session_timeout_ms: int) -> None:
         """A request sent at `sent_at`, by the monotonic clock, was answered."""
         self._sent_at = max(self._sent_at, sent_at)

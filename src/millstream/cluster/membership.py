@@ -132,6 +132,14 @@ class Membership:
     def is_controller(self) -> bool:
         return self._controller.is_controller
 
+    def why_not_ready(self) -> str | None:
+        """What keeps clients from relying on this node; None if nothing does."""
+        if self.is_fenced:
+            return "the node is fenced: it is not registered in ZooKeeper"
+        if self.lease.is_in_doubt():
+            return f"ZooKeeper has not answered for {self.lease.silent_seconds():.0f} s"
+        return None
+
     def is_suspect(self, broker_id: int) -> bool:
         """A node that is still in the image, and seems to have died a moment ago."""
         return self._ports is not None and self._ports.is_suspect(broker_id)

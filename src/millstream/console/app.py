@@ -242,12 +242,13 @@ async def _health(request: Request) -> Response:
 
 def _readiness(console: Console) -> Handler:
     async def answer(request: Request) -> Response:
+        why = None if console.node is None else console.node.why_not_ready()
+        if why is not None:
+            return JSONResponse({"status": "not ready", "why": why}, 503)
         try:
             facts = await console.facts()
         except AskFailed as failed:
             return JSONResponse({"status": "not ready", "why": str(failed)}, 503)
-        if console.node is not None and not console.node.is_ready():
-            return JSONResponse({"status": "not ready", "why": "the data directory failed"}, 503)
         return JSONResponse({"status": "ready", "nodes": len(facts.nodes)})
 
     return answer

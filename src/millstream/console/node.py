@@ -93,10 +93,12 @@ class LocalNode:
         """Is an authorizer configured? See `allowed`."""
         return self.broker.services.permissions.authorizer is not None
 
-    def is_ready(self) -> bool:
-        return not any(
-            partition.offline_reason is not None for partition in self.broker.node.partitions
-        )
+    def why_not_ready(self) -> str | None:
+        """None if it can serve."""
+        node = self.broker.node
+        if any(partition.offline_reason is not None for partition in node.partitions):
+            return "the data directory failed"
+        return node.cluster.why_not_ready()
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """None if this node has no replica of it."""

@@ -203,6 +203,9 @@ class Member:
     def is_fenced(self) -> bool:
         return self.membership.is_fenced
 
+    def why_not_ready(self) -> str | None:
+        return self.membership.why_not_ready()
+
     def brokers(self, listener: str) -> list[NodeAddress]:
         return _at_listener(self._node.image.brokers.values(), listener)
 

@@ -80,6 +80,10 @@ class Cluster(Protocol):
         """Has the cluster gone on without this node, so that it does not know who leads now?"""
         ...
 
+    def why_not_ready(self) -> str | None:
+        """What keeps this node from being a full member now; None if it is one."""
+        ...
+
     def brokers(self, listener: str) -> list[NodeAddress]:
         """The live nodes that have a listener of this name."""
         ...

@@ -78,6 +78,9 @@ class Standalone:
     def is_fenced(self) -> bool:
         return False
 
+    def why_not_ready(self) -> None:
+        return
+
     def brokers(self, listener: str) -> list[NodeAddress]:
         rack = self._node.config.optional_string("broker.rack")
         return [NodeAddress(self._node.node_id, *self._advertised(listener), rack)]

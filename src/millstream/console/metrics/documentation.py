@@ -11,6 +11,10 @@ The console of a node serves `/metrics` for Prometheus, `/healthz` (the process 
 `/readyz` (it can serve). Start it with `millstream broker --console 127.0.0.1:8080`. A console that
 runs alone (`millstream console`) has only the metrics of the cluster, not those of a node.
 
+`/readyz` answers 503 with the reason if the data directory failed, if the node is fenced, if
+ZooKeeper has not answered it for a third of `zookeeper.session.timeout.ms` (6 s by default), or if
+the cluster does not answer.
+
 ```yaml
 scrape_configs:
   - job_name: millstream
