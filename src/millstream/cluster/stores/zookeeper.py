@@ -22,6 +22,7 @@ from typing import Any, Final
 from kazoo.exceptions import (
     BadVersionError,
     KazooException,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -69,6 +70,10 @@ _READS_AT_ONCE: Final = 500
 _TELL_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
+_NO_AUTH: Final = (
+    "this node has no credential for it, or another one than the nodes that created the cluster."
+    " Set millstream.zookeeper.digest, or millstream.zookeeper.sasl.jaas.config, as they have it"
+)
 
 
 async def open_zookeeper(ensemble: Ensemble, *, resume: SessionKey | None = None) -> "ZooKeeper":
@@ -429,7 +434,13 @@ class ZooKeeper:
         return self._end or CoordinationFailed("no connection to ZooKeeper")
 
     def _failure(self, error: Exception) -> CoordinationFailed:
-        return self._end or CoordinationFailed(f"ZooKeeper did not answer: {_text(error)}")
+        if self._end is not None:
+            return self._end
+        if isinstance(error, NoAuthError):
+            return CoordinationFailed(
+                f"ZooKeeper at {self._ensemble.hosts} refused access: {_text(error)}"
+            )
+        return CoordinationFailed(f"ZooKeeper did not answer: {_text(error)}")
 
 
 def _client(
@@ -523,4 +534,6 @@ def _not_applied(operation: Operation, error: Exception) -> Exception:
 
 
 def _text(error: Exception) -> str:
+    if isinstance(error, NoAuthError):
+        return _NO_AUTH
     return str(error) or type(error).__name__
