@@ -128,7 +128,9 @@ def explain(error: "KafkaError", subject: str) -> CommandFailed:
         )
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return CommandFailed(f"{subject} already exists")
-    if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
+    if code == KafkaError.REQUEST_TIMED_OUT:
+        return CommandFailed(f"{subject}: {_why_timed_out(error)}", exit_code=ExitCode.TIMEOUT)
+    if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT):
         return CommandFailed(
             f"{subject}: no answer in time. The first address answers; if others do not, "
             "advertised.listeners may be wrong for this machine (`millstream doctor -b` checks "
@@ -140,3 +142,17 @@ def explain(error: "KafkaError", subject: str) -> CommandFailed:
             f"{subject}: connection lost ({error.str()})", exit_code=ExitCode.UNREACHABLE
         )
     return CommandFailed(f"{subject}: {error.str()} ({error.name()})")
+
+
+def _why_timed_out(error: "KafkaError") -> str:
+    """A node's answer, so it can be reached: what it waited for has not happened."""
+    from confluent_kafka import KafkaError
+
+    # Not every response has a text of the node's; this is the client library's own.
+    if error.str() != KafkaError(error.code()).str():
+        return f"{error.str()} ({error.name()})"
+    return (
+        f"the node could not complete it in time ({error.name()}). Perhaps ZooKeeper does not"
+        " answer it (its log says so), or too few replicas are in sync (`millstream topic describe`"
+        " shows them)"
+    )
