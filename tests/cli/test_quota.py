@@ -19,7 +19,7 @@ def test_quotas_are_set_listed_and_deleted() -> None:
         ran = quota("set", "--user", "ann", "--client-id", "<default>", "producer_byte_rate=1e6")
         assert (ran.exit_code, ran.errors) == (
             0,
-            "set 1 quotas of user ann, client-id <default>\n",
+            "set 1 quota of user ann, client-id <default>\n",
         )
         assert quota("set", "--ip", "10.0.0.1", "connection_creation_rate=5").exit_code == 0
         assert json.loads(quota("list", "--json").output) == [

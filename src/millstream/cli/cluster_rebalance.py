@@ -14,7 +14,7 @@ from millstream.cli.cluster_moves import (
 from millstream.cli.cluster_view import ClusterView, first_look, patiently, view_of
 from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
-from millstream.cli.output import counted, echo, print_json, print_outcome
+from millstream.cli.output import counted, echo, joined, print_json, print_outcome
 from millstream.cluster.rebalancing import CannotPlan, Move, Placed, balanced, evacuated
 
 
@@ -75,8 +75,19 @@ def decommission(
         yes = True
     if not done:
         remove_leftovers(bootstrap)
+        _check_known(view, node)
     next_step = ": stop it" if node in view.nodes else ", and is not alive"
     print_outcome(f"node {node} has no replicas{next_step}", moves_as_json(done), as_json=as_json)
+
+
+def _check_known(view: ClusterView, node: int) -> None:
+    """A dead node is known by its replicas. Raises CommandFailed."""
+    replicas = (replica for one in view.partitions.values() for replica in one.replicas)
+    if node not in view.nodes and node not in replicas:
+        raise CommandFailed(
+            f"node {node} is not in the cluster: it is not alive, and has no replicas."
+            f" Alive are {joined(view.nodes)}"
+        )
 
 
 def _look(cluster: Cluster) -> tuple[ClusterView, list[Placed]]:

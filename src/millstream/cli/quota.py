@@ -8,7 +8,7 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
-from millstream.cli.output import print_json, print_outcome, print_table
+from millstream.cli.output import counted, print_json, print_outcome, print_table
 from millstream.wire.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlteredQuotaEntity,
@@ -65,7 +65,7 @@ def set_quotas(
             raise CommandFailed(f"{text!r}: write it as name=number", exit_code=ExitCode.USAGE)
         operations.append(QuotaOperation(key=name, value=number, remove=False))
     _alter(bootstrap, entity, operations)
-    text = f"set {len(operations)} quotas of {_shown(entity)}"
+    text = f"set {counted(len(operations), 'quota')} of {_shown(entity)}"
     print_outcome(text, {"quotas": [each.key for each in operations]}, as_json=as_json)
 
 
@@ -81,7 +81,7 @@ def delete(names: tuple[str, ...], as_json: bool, bootstrap: str, **entity: str 
     """
     operations = [QuotaOperation(key=name, value=0.0, remove=True) for name in names]
     _alter(bootstrap, entity, operations)
-    text = f"deleted {len(operations)} quotas of {_shown(entity)}"
+    text = f"deleted {counted(len(operations), 'quota')} of {_shown(entity)}"
     print_outcome(text, {"quotas": [each.key for each in operations]}, as_json=as_json)
 
 
