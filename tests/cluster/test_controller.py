@@ -572,7 +572,7 @@ def test_an_unclean_election_happens_where_a_topic_enables_it(caplog):
 
     run(scenario)
     assert "t-0: unclean election: node 1 leads" in caplog.text
-    assert "in place of node 2; in sync were nodes [2]." in caplog.text
+    assert "node 2 led before, and in sync last were nodes [2]." in caplog.text
 
 
 def test_no_unclean_election_happens_where_it_is_not_enabled(caplog):

@@ -292,7 +292,7 @@ def test_a_cut_after_an_unclean_election_says_what_is_lost(
     cut_after_an_election(unclean_epoch=2)
     assert errors_in(caplog) == [
         "t-0: offsets 2 to 4, written from epoch=1 on, are lost after an unclean election"
-        " (epoch=2): 0 of them were committed, and all may have been acknowledged"
+        " (epoch=2): 0 of them are known to be committed, all may have been acknowledged"
     ]
 
 
@@ -316,7 +316,7 @@ def test_a_cut_below_the_high_watermark_is_an_error_whatever_is_known_of_electio
     assert ask(elected, killed, broker_id=1) == CutBack(0)
     (error,) = errors_in(caplog)
     assert "offsets 0 to 2" in error
-    assert "3 of them were committed" in error
+    assert "3 of them are known to be committed" in error
 
 
 def test_a_log_is_not_cut_below_what_the_disk_says_of_it() -> None:

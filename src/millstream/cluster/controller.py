@@ -666,12 +666,12 @@ def log_unclean_election(
 ) -> None:
     in_sync = [*before.isr, *before.elr, *before.last_known_elr]
     log.error(
-        "%s: unclean election: node %d leads, epoch=%d, in place of %s; in sync were nodes %s."
-        " Records that the new leader had not fetched are lost",
+        "%s: unclean election: node %d leads, epoch=%d; %s led before, and in sync last were nodes"
+        " %s. Records that the new leader had not fetched are lost",
         where,
         elected.leader,
         elected.leader_epoch,
-        "none" if before.leader == NO_LEADER else f"node {before.leader}",
+        "no node" if before.leader == NO_LEADER else f"node {before.leader}",
         in_sync or "unknown",
     )
 

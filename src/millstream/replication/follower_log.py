@@ -60,7 +60,7 @@ def _log_cut(partition_log: Log, offset: int, unclean_epoch: int) -> None:
         # have been committed, too.
         log.error(
             "%s: offsets %d to %d, written from epoch=%d on, are lost after an unclean election"
-            " (epoch=%s): %d of them were committed, and all may have been acknowledged",
+            " (epoch=%s): %d of them are known to be committed, all may have been acknowledged",
             partition_log.partition,
             offset,
             next_offset - 1,
