@@ -293,7 +293,7 @@ class Broker:
         self.topics = Topics(
             self.node,
             ensure_internal=self.coordination.ensure_internal_topic,
-            is_shared=self._server.turns.is_shared,
+            is_in_use=self._server.turns.is_in_use,
         )
         self.topics.on_deleted = self.coordination.topic_deleted
         self.coordination.topics = self.topics

@@ -166,13 +166,16 @@ def test_a_client_has_others_when_somebody_else_was_heard(
     monkeypatch.setattr(client_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
     turns = ClientTurns()
     assert not turns.has_others("a")
+    assert not turns.is_in_use()
     turns.hear("a", timers.now)
+    assert turns.is_in_use()
     timers.now += 2 * ACTIVE_SECONDS
     for _ in range(3):
         turns.hear("good", timers.now)
         assert turns.has_others("a")
         timers.now += 2 * ACTIVE_SECONDS
     assert not turns.has_others("a")
+    assert not turns.is_in_use()
     turns.hear("good", timers.now)
     assert not turns.has_others("good")
     turns.hear("a", timers.now)

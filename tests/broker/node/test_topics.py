@@ -10,14 +10,14 @@ from millstream.broker.node import topics as module
 from millstream.broker.node.topics import Topics
 
 
-def test_turns_rest_only_while_clients_of_several_addresses_use_the_node(
+def test_turns_rest_only_while_clients_use_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert _rests_of_a_deletion(monkeypatch, is_shared=True) == [module._REST_SECONDS] * 2
-    assert _rests_of_a_deletion(monkeypatch, is_shared=False) == [0] * 2
+    assert _rests_of_a_deletion(monkeypatch, is_in_use=True) == [module._REST_SECONDS] * 2
+    assert _rests_of_a_deletion(monkeypatch, is_in_use=False) == [0] * 2
 
 
-def _rests_of_a_deletion(monkeypatch: pytest.MonkeyPatch, *, is_shared: bool) -> list[float]:
+def _rests_of_a_deletion(monkeypatch: pytest.MonkeyPatch, *, is_in_use: bool) -> list[float]:
     """Between three turns."""
     left = [False, False, True]
     is_over = asyncio.Event()
@@ -43,7 +43,7 @@ def _rests_of_a_deletion(monkeypatch: pytest.MonkeyPatch, *, is_shared: bool) ->
             return later(0, *call)
 
         monkeypatch.setattr(loop, "call_later", call_later)
-        topics = Topics(node, ensure_internal=no_internal_topic, is_shared=lambda: is_shared)
+        topics = Topics(node, ensure_internal=no_internal_topic, is_in_use=lambda: is_in_use)
         topics._finish_deletions()
         await is_over.wait()
 

@@ -64,6 +64,10 @@ class ClientTurns:
         heard_at = self._changed_at if client == self._last_heard else self._heard_at
         return time.monotonic() - heard_at < ACTIVE_SECONDS
 
+    def is_in_use(self) -> bool:
+        """Has anybody sent something in the last moments?"""
+        return time.monotonic() - self._heard_at < ACTIVE_SECONDS
+
     def is_shared(self) -> bool:
         """Have several clients sent something in the last moments? Any thread may ask."""
         return time.monotonic() - self._changed_at < ACTIVE_SECONDS

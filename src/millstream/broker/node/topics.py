@@ -36,14 +36,15 @@ class Topics:
         node: NodeState,
         *,
         ensure_internal: Callable[[str], Awaitable[None]],
-        is_shared: Callable[[], bool] = lambda: False,
+        is_in_use: Callable[[], bool] = lambda: False,
     ) -> None:
         """`ensure_internal` creates an internal topic with its coordinator's options.
-        `is_shared` says whether several clients use the node right now."""
+        `is_in_use` says whether a client sends requests right now. The one that waits for a
+        topic is silent."""
         self._node = node
         self._metadata = node.metadata
         self._ensure_internal = ensure_internal
-        self._is_shared = is_shared
+        self._is_in_use = is_in_use
         # Changes whenever a topic is created, deleted or gets partitions.
         self.version = 0
         # Called with a topic after its partitions are closed.
@@ -131,7 +132,7 @@ class Topics:
             loop.call_later(self._rest_seconds(), self._finish_deletions)
 
     def _rest_seconds(self) -> float:
-        return _REST_SECONDS if self._is_shared() else 0
+        return _REST_SECONDS if self._is_in_use() else 0
 
     async def add_partitions(
         self,
