@@ -76,8 +76,8 @@ class Checks:
     ) -> None:
         """Leader completeness: it has what leaders of earlier epochs have committed.
 
-        Not what later ones have: a node that is cut off may hear of its own epoch when another
-        already leads. Nobody follows it then."""
+        Not what later ones have: a node that is cut off may learn of its election after another
+        node was elected. Nobody follows it then."""
         known = sum(committed_in < epoch for committed_in in self._epochs[where])
         truth = self.truth[where][:known]
         if log.batches[: len(truth)] != truth:

@@ -1,6 +1,6 @@
 """A command for PYSPARK_PYTHON with which Spark's Python processes start in a third of the time.
 
-Spark puts a zip of its own Python sources in front of their path. It has no compiled modules, so
+Spark puts a zip of PySpark's sources in front of their path. It has no compiled modules, so
 every process compiles what it imports, each time, which takes longer than all else that it does to
 start. Pip installed the same sources beside the zip, compiled; the command takes the zip off the
 path. It removes exactly the zip of this installation: with any other Spark nothing changes.

@@ -316,7 +316,8 @@ class Server:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            # A function of its own, whose variables do not keep a connection until the next time.
+            # In a separate function: its variables do not keep a connection alive until the next
+            # sweep.
             self._close_overdue(asyncio.get_running_loop().time())
 
     def _close_overdue(self, now: float) -> None:

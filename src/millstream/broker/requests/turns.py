@@ -137,8 +137,10 @@ class Turns:
         work: Callable[[Each], R],
         then: Callable[[R], Response | Coroutine[Any, Any, Response]],
     ) -> Response | Coroutine[Any, Any, Response]:
-        """What `then` makes of the result of `work`, which depends on the request alone, and goes
-        through what may be many as it is told."""
+        """What `then` makes of the result of `work`.
+
+        `work` depends on the request alone. It gets an `Each`, and iterates with it over what may
+        be long."""
         if request.is_long:
             return self._prepare_in_thread(request, work, then)
         return then(work(at_once))
