@@ -16,6 +16,7 @@ def extension(package: str, name: str) -> Extension:
     return Extension(
         f"millstream.{package}.{name}",
         [str(folder / f"{name}.pyx")],
+        include_dirs=["src/millstream/records"],
         depends=[str(each) for each in sorted(folder.glob("*.pxd"))] + SHARED,
         extra_compile_args=["-O3"],
         optional=True,

@@ -3,7 +3,7 @@
 import pytest
 
 from millstream.model import Codec, TimestampType
-from millstream.records.batch import BatchView, split_batches
+from millstream.records.batch import HEADER_BYTES, BatchView, split_batches
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
 
@@ -66,3 +66,15 @@ def test_batches_are_split_where_their_lengths_say() -> None:
     for broken in (data[:-1], data[:60], data + b"x"):
         with pytest.raises(ValueError):
             list(split_batches(memoryview(broken)))
+
+
+def test_the_codec_is_one_of_five() -> None:
+    data = bytearray(HEADER_BYTES)
+    for number in range(8):
+        data[22] = 0xF8 | number
+        batch = BatchView(memoryview(data))
+        if number < len(Codec):
+            assert batch.codec is Codec(number)
+        else:
+            with pytest.raises(ValueError, match=f"{number} is not a valid Codec"):
+                _ = batch.codec

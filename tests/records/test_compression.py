@@ -89,3 +89,18 @@ def test_zstd_without_a_content_size_is_read() -> None:
     stream.compress(b"y" * 3 * MEGABYTE)
     packed = bytes(stream.finish())
     assert decompress(Codec.ZSTD, packed, limit_bytes=4 * MEGABYTE) == b"y" * 3 * MEGABYTE
+
+
+def test_an_lz4_frame_is_all_that_is_there_and_complete() -> None:
+    framed = compress(Codec.LZ4, b"x" * 200_000)
+    assert decompress(Codec.LZ4, memoryview(framed), limit_bytes=MEGABYTE) == b"x" * 200_000
+    for other, problem in (
+        (framed[:-1], "ends early"),
+        (framed[:100], "ends early"),
+        (framed[:5], "ends early"),
+        (framed + b"\0", "bytes after"),
+        (framed + framed, "bytes after"),
+        (b"\0" + framed, "damaged"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            decompress(Codec.LZ4, other, limit_bytes=MEGABYTE)

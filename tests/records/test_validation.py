@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import Codec, TimestampType
-from millstream.records.batch import CRC_START, BatchView
+from millstream.records.batch import CRC_START, HEADER_BYTES, BatchView
 from millstream.records.builder import build_batch
 from millstream.records.compression import compress
 from millstream.records.records import Record
@@ -16,9 +16,11 @@ from millstream.records.validation import (
     BatchRules,
     RecordErrors,
     TooHeavy,
+    check_in_order,
     check_produced,
     checked_batch,
 )
+from millstream.records.walking import COMPILED, PURE
 from tests.storage.logs import make_batch_rules
 
 NOW_MS = 1_700_000_000_000
@@ -224,6 +226,62 @@ def test_a_batch_is_checked_again_under_other_rules() -> None:
     check_produced(checked, make_batch_rules(), NOW_MS)
     with pytest.raises(KafkaError):
         check_produced(checked, make_batch_rules(message_bytes_max=10), NOW_MS)
+
+
+def _passes_in_order(data: bytearray, rules: BatchRules) -> bool:
+    try:
+        check_in_order(BatchView(memoryview(data)), rules, NOW_MS, LIGHT)
+    except KafkaError:
+        return False
+    return True
+
+
+@given(st.data())
+def test_an_ordinary_batch_is_a_plain_one_that_passes_every_check(drawn: st.DataObject) -> None:
+    some = drawn.draw
+    times = st.sampled_from([NOW_MS, NOW_MS + 1, NOW_MS - 1, -1, 0])
+    records = [
+        Record(at, some(times), some(st.sampled_from([None, b"", b"k" * 70])), b"v" * 100)
+        for at in range(some(st.integers(1, 3)))
+    ]
+    data = batch(*records, producer_id=some(st.sampled_from([-1, 0, 7])))
+    whole = len(data)
+    for _ in range(some(st.integers(0, 2))):
+        at = some(st.integers(0, HEADER_BYTES + 20) | st.integers(0, whole - 1))
+        data[at] = some(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
+    data = data[: whole - some(st.sampled_from([0, 0, 0, 1, whole - HEADER_BYTES, whole]))]
+    data += bytes(some(st.sampled_from([0, 0, 0, 1])))
+    if len(data) >= HEADER_BYTES:
+        sealed(data)
+    rules = make_batch_rules(
+        message_bytes_max=some(st.sampled_from([whole - 1, whole, 1 << 20])),
+        is_key_required=some(st.booleans()),
+        timestamp_before_max_ms=some(st.sampled_from([0, 1, 2**63 - 1])),
+        timestamp_after_max_ms=some(st.sampled_from([0, HOUR_MS])),
+    )
+    expected = (
+        len(data) >= HEADER_BYTES
+        and BatchView(memoryview(data)).size_bytes == len(data)
+        and not BatchView(memoryview(data)).attributes
+        and _passes_in_order(data, rules)
+    )
+    for each in (PURE, COMPILED):
+        if each is not None:
+            found = each.is_ordinary(
+                data,
+                rules.message_bytes_max,
+                NOW_MS - rules.timestamp_before_max_ms,
+                NOW_MS + rules.timestamp_after_max_ms,
+                needs_key=rules.is_key_required,
+            )
+            assert found == expected
+
+
+def test_an_ordinary_batch_with_a_wrong_checksum_is_refused() -> None:
+    data = batch(producer_id=7)
+    data[-2] ^= 1
+    assert PURE.is_ordinary(data, 1 << 20, 0, 2**63 - 1, needs_key=False)
+    assert refusal(data).code is KafkaCode.CORRUPT_MESSAGE
 
 
 @given(st.integers(0, 60), st.integers(0, 255), st.booleans())

@@ -291,12 +291,13 @@ def test_segments_roll_by_size_by_time_and_when_the_index_is_full(disk: MemoryFi
     assert all(segment.size_bytes <= 300 for segment in log.segments)
     assert len(log.segments) > 2
     log.update_config(make_log_config(segment_ms=1000))
+    append(log, batch(1, value=bytes(10_000)))
     count = len(log.segments)
     append(log, batch(1, timestamp_ms=NOW_MS + 1001))
     assert len(log.segments) == count + 1
     log.update_config(make_log_config(segment_index_bytes=36, index_interval_bytes=1))
     for _ in range(20):
-        append(log, batch(1, timestamp_ms=NOW_MS + 1001))
+        append(log, batch(1, value=bytes(5_000), timestamp_ms=NOW_MS + 1001))
     assert len(log.segments) > count + 3
     assert last_offset_in(read_all(log)) == log.next_offset - 1
 

@@ -136,8 +136,9 @@ def test_only_a_segment_with_room_takes_a_group() -> None:
     assert append(log, *[batch()] * 2) == 1
     assert is_refused(log, batch())
     log.update_config(replace(log.config, segment_bytes=1 << 20, segment_ms=10))
+    assert append(log, batch(value=bytes(10_000))) == 3
     assert is_refused(log, batch(timestamp_ms=NOW_MS + 11))
-    assert log.next_offset == 3
+    assert log.next_offset == 4
 
 
 def test_a_new_leader_epoch_is_written_down_with_a_group() -> None:

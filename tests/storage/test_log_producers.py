@@ -4,6 +4,8 @@ import pytest
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.storage import snapshots
+from millstream.storage.log_producers import LogProducers
+from millstream.storage.producer_budget import ProducerBudget
 from tests.storage.logs import CLEAN, CRASHED, NOW_MS, append, batch, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
@@ -120,3 +122,32 @@ def test_earlier_batches_are_looked_for_in_a_bounded_part_of_the_log(
     assert offsets == list(range(offsets[0], 20))
     assert 3 <= len(offsets) <= 4
     assert snapshots.batches_before(0, log.segments.all) == []
+
+
+def test_a_new_producer_is_refused_where_there_is_no_room_and_a_known_one_goes_on() -> None:
+    log = open_log(MemoryFileSystem())
+    budget = ProducerBudget(2)
+    log.producers = LogProducers(
+        log.segments, log.producers._snapshots, lambda: log.next_offset, budget
+    )
+    for producer_id in (1, 2):
+        append(log, batch(1, producer_id=producer_id, sequence=0))
+    with pytest.raises(KafkaError) as refused:
+        append(log, batch(1, producer_id=3, sequence=0))
+    assert refused.value.code is KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    end = log.next_offset
+    append(log, batch(1, producer_id=1, sequence=1))
+    # A retry is still known as one.
+    append(log, batch(1, producer_id=2, sequence=0))
+    assert log.next_offset == end + 1
+    append(log, batch(1))
+    # While there is little room, an hour of silence is enough.
+    log.producers.expire(NOW_MS + 2 * 3_600_000, DAY_MS)
+    append(log, batch(1, producer_id=3, sequence=0))
+
+
+def test_a_silent_producer_stays_for_its_day_while_there_is_room() -> None:
+    log = open_log(MemoryFileSystem())
+    append(log, batch(1, producer_id=1, sequence=0))
+    log.producers.expire(NOW_MS + 2 * 3_600_000, DAY_MS)
+    assert len(log.producers.states) == 1

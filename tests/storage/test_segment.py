@@ -202,6 +202,25 @@ def test_a_reader_that_goes_on_where_it_stopped_needs_no_index() -> None:
     assert bytes(disk.data(INDEX_PATH)) == damaged
 
 
+def test_a_range_of_recent_batches_ends_with_a_whole_one() -> None:
+    log = open_log(MemoryFileSystem(), CONFIG)
+    for count in range(1, 9):
+        append(log, batch(count))
+    segment = log.segments.active
+    headers = list(segment.headers())
+    ends = [position + header.size_bytes for position, header in headers]
+    for position, header in headers:
+        for length in range(header.size_bytes, segment.size_bytes - position + 1):
+            whole = max(end for end in ends if end <= position + length)
+            if whole < segment.size_bytes:
+                assert segment.whole_batches_bytes(position, length) == whole - position
+
+
+def test_a_range_of_batches_that_are_not_remembered_stays_as_it_is() -> None:
+    segment = open_log_without_loading(closed_disk([NOW_MS] * 5, [2] * 5))
+    assert segment.whole_batches_bytes(0, 100) == 100
+
+
 def test_where_a_reader_stopped_is_forgotten_when_the_segment_is_cut() -> None:
     disk = closed_disk([NOW_MS] * 12, [1] * 12)
     segment = open_log_without_loading(disk)

@@ -105,3 +105,14 @@ def test_a_kept_array_is_written_as_any_other_in_every_version() -> None:
 
     for version in [*range(14), *range(14)]:
         assert written(kept, version) == written(parts, version)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_string_is_as_long_as_kafka_allows_at_most(version: int) -> None:
+    out = bytearray()
+    longest = HeartbeatRequest(group_id="g" * 32_767, generation_id=3, member_id="m")
+    request_writer(HeartbeatRequest, version)(out, longest)
+    assert request_reader(HeartbeatRequest, version)(Cursor(memoryview(out))) == longest
+    with pytest.raises(ProtocolError, match="a string of 32768 bytes"):
+        # As a varint, one is more than the size.
+        Cursor(memoryview(b"\x81\x80\x02" + b"g" * 32_768)).compact_string()

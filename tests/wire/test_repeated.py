@@ -64,13 +64,19 @@ def learnt(data: bytearray) -> RepeatedProduce | None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("size", [1, 3, 126, 127, 128, 16_382, 16_383, 16_384, 3_000_000])
+@pytest.mark.parametrize("size", [1, 3, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150])
 def test_the_next_request_is_known_whatever_its_records(version: int, size: int) -> None:
     known = learnt(frame(b"first", version=version))
     assert known is not None
     following = memoryview(frame(b"x" * size, version=version, correlation_id=-7))
     assert known.partitions_of(following) == [(3, b"x" * size)]
     assert known.header_of(following) == decoded(bytes(following))[0]
+
+
+def test_records_that_are_checked_in_a_thread_are_left_to_the_decoder() -> None:
+    known = learnt(frame(b"first"))
+    assert known is not None
+    assert known.partitions_of(memoryview(frame(b"x" * 2_097_151))) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)

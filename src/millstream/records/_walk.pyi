@@ -4,6 +4,13 @@ from millstream.records._walk_pure import Found
 
 NAME: str
 
+def is_ordinary(
+    data: bytes | bytearray | memoryview,
+    bytes_max: int,
+    earliest: int,
+    latest: int,
+    needs_key: bool,
+) -> bool: ...
 def walk_records(
     data: bytes | bytearray | memoryview,
     start: int,

@@ -5,12 +5,13 @@ One pass over the bytes, without the GIL and without an object per record.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp
 
 from millstream.records._record_walk cimport (
-    BAD_HEADERS, BAD_OFFSET, BAD_SIZE, BYTES_LEFT, NONE, Walk, next_record, skip, varint, varlong,
+    BAD_HEADERS, BAD_OFFSET, BAD_SIZE, BATCH_HEADER_BYTES, BYTES_LEFT, NONE, Walk,
+    has_ordinary_header, ms_get32, ms_get64, next_record, skip, varint, varlong,
 )
 
 NAME = "compiled"
@@ -21,6 +22,81 @@ cdef enum:
     DIGITS_MAX = 18
 
 cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
+
+
+cdef struct Found:
+    int problem
+    # The record with the problem, or how many there are.
+    int64_t index
+    int64_t null_keys
+    int64_t bad_times
+    int64_t[KEPT_MAX] key_indexes
+    int64_t[KEPT_MAX] time_indexes
+    int64_t[KEPT_MAX] times
+
+
+cdef bint are_right(
+    Found* found,
+    const uint8_t* at,
+    const uint8_t* end,
+    int64_t count,
+    int64_t base_timestamp,
+    int64_t earliest,
+    int64_t latest,
+    bint needs_key,
+) noexcept nogil:
+    """Walk over all records. `found` says what is wrong."""
+    cdef Walk walk
+    cdef int64_t index = 0, key_length = 0, timestamp
+    found.null_keys = found.bad_times = 0
+    walk.at = at
+    walk.problem = NONE
+    while index < count:
+        timestamp = next_record(&walk, end, index, &key_length)
+        if walk.problem != NONE:
+            break
+        if needs_key and key_length < 0:
+            if found.null_keys < KEPT_MAX:
+                found.key_indexes[found.null_keys] = index
+            found.null_keys += 1
+        # Wraps round like Java's, without being undefined.
+        timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
+        if timestamp != -1 and (timestamp < earliest or timestamp > latest):
+            if found.bad_times < KEPT_MAX:
+                found.time_indexes[found.bad_times] = index
+                found.times[found.bad_times] = timestamp
+            found.bad_times += 1
+        index += 1
+    if walk.problem == NONE and walk.at != end:
+        walk.problem = BYTES_LEFT
+    found.problem = walk.problem
+    found.index = index
+    return walk.problem == NONE and not found.null_keys and not found.bad_times
+
+
+def is_ordinary(data, int64_t bytes_max, int64_t earliest, int64_t latest, bint needs_key):
+    """Is `data` one uncompressed batch, outside of transactions, in which nothing is wrong? Its
+    checksum is left to the caller."""
+    cdef Py_buffer buffer
+    cdef Found found
+    cdef const uint8_t* batch
+    cdef bint is_right = False
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    batch = <const uint8_t*> buffer.buf
+    if buffer.len <= bytes_max and has_ordinary_header(batch, buffer.len):
+        with nogil:
+            is_right = are_right(
+                &found,
+                batch + BATCH_HEADER_BYTES,
+                batch + buffer.len,
+                <int32_t> ms_get32(batch + 57),
+                <int64_t> ms_get64(batch + 27),
+                earliest,
+                latest,
+                needs_key,
+            )
+    PyBuffer_Release(&buffer)
+    return is_right
 
 
 def walk_records(
@@ -40,50 +116,36 @@ def walk_records(
     `bad times` are (index, timestamp); of both lists only the first are kept.
     """
     cdef Py_buffer buffer
-    cdef Walk walk
-    cdef const uint8_t* end
-    cdef int64_t index = 0, key_length = 0, timestamp
-    cdef int64_t null_keys = 0, bad_times = 0
-    cdef int64_t[KEPT_MAX] key_indexes
-    cdef int64_t[KEPT_MAX] time_indexes
-    cdef int64_t[KEPT_MAX] times
+    cdef Found found
+    cdef const uint8_t* bytes_
+    cdef bint is_right
     PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
     try:
         if not 0 <= start <= stop <= buffer.len:
             raise ValueError("the records are outside of the data")
-        walk.at = <const uint8_t*> buffer.buf + start
-        end = <const uint8_t*> buffer.buf + stop
-        walk.problem = NONE
+        bytes_ = <const uint8_t*> buffer.buf
         with nogil:
-            while index < count:
-                timestamp = next_record(&walk, end, index, &key_length)
-                if walk.problem != NONE:
-                    break
-                if needs_key and key_length < 0:
-                    if null_keys < KEPT_MAX:
-                        key_indexes[null_keys] = index
-                    null_keys += 1
-                # Wraps round like Java's, without being undefined.
-                timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
-                if timestamp != -1 and (timestamp < earliest or timestamp > latest):
-                    if bad_times < KEPT_MAX:
-                        time_indexes[bad_times] = index
-                        times[bad_times] = timestamp
-                    bad_times += 1
-                index += 1
-            if walk.problem == NONE and walk.at != end:
-                walk.problem = BYTES_LEFT
+            is_right = are_right(
+                &found,
+                bytes_ + start,
+                bytes_ + stop,
+                count,
+                base_timestamp,
+                earliest,
+                latest,
+                needs_key,
+            )
     finally:
         PyBuffer_Release(&buffer)
-    if walk.problem == NONE and not null_keys and not bad_times:
+    if is_right:
         return None
     return (
-        walk.problem,
-        index,
-        [key_indexes[i] for i in range(min(null_keys, KEPT_MAX))],
-        null_keys,
-        [(time_indexes[i], times[i]) for i in range(min(bad_times, KEPT_MAX))],
-        bad_times,
+        found.problem,
+        found.index,
+        [found.key_indexes[i] for i in range(min(found.null_keys, KEPT_MAX))],
+        found.null_keys,
+        [(found.time_indexes[i], found.times[i]) for i in range(min(found.bad_times, KEPT_MAX))],
+        found.bad_times,
     )
 
 

@@ -3,6 +3,8 @@
 from array import array
 from typing import Final
 
+from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
+
 NAME: Final = "pure Python"
 KEPT_MAX: Final = 128
 
@@ -128,6 +130,39 @@ class _Walk:
         if self.at != self.end:
             raise _Stopped(_BAD_SIZE)
         return timestamp, key_length
+
+
+def is_ordinary(
+    data: bytes | bytearray | memoryview,
+    bytes_max: int,
+    earliest: int,
+    latest: int,
+    needs_key: bool,
+) -> bool:
+    if not HEADER_BYTES <= len(data) <= bytes_max:
+        return False
+    batch = BatchView(memoryview(data))
+    if (
+        batch.magic != MAGIC
+        or batch.base_offset
+        or batch.size_bytes != len(data)
+        or batch.attributes
+        or batch.record_count <= 0
+        or batch.last_offset_delta != batch.record_count - 1
+        or (batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0))
+    ):
+        return False
+    found = walk_records(
+        data,
+        HEADER_BYTES,
+        len(data),
+        batch.record_count,
+        batch.base_timestamp_ms,
+        earliest,
+        latest,
+        needs_key,
+    )
+    return found is None
 
 
 def walk_records(

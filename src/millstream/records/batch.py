@@ -34,6 +34,7 @@ HEADER_BYTES: Final = 61
 # What length and magic need; a reader of a file needs at least this much.
 PREFIX_BYTES: Final = 17
 LENGTH_FIELD_END: Final = 12
+_LENGTH_AT: Final = 8
 CRC_START: Final = 21
 MAGIC: Final = 2
 
@@ -47,7 +48,10 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
 _PREFIX: Final = struct.Struct(">qiib")
 _BASE_AND_EPOCH: Final = struct.Struct(">qii")
+_CODECS: Final = tuple(Codec)
+assert all(number == codec for number, codec in enumerate(_CODECS))
 _INT64: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT16: Final = struct.Struct(">h")
 
@@ -128,7 +132,9 @@ class BatchView:
     @property
     def codec(self) -> Codec:
         """Raises ValueError for codec numbers that do not exist."""
-        return Codec(self.attributes & CODEC_MASK)
+        number = self.attributes & CODEC_MASK
+        # A call of the enum takes as long as reading the header.
+        return _CODECS[number] if number < len(_CODECS) else Codec(number)
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -171,6 +177,12 @@ class BatchView:
         self.max_timestamp_ms = now_ms
         self.crc = crc32c(self.buffer[CRC_START : self.size_bytes])
         _UINT32.pack_into(self.buffer, 17, self.crc)
+
+
+def batch_size_at(data: memoryview, position: int) -> int:
+    """What the header at `position` says, of which at least the length must be there."""
+    length: int = _INT32.unpack_from(data, position + _LENGTH_AT)[0]
+    return length + LENGTH_FIELD_END
 
 
 def split_batches(data: memoryview) -> Iterator[BatchView]:

@@ -9,8 +9,9 @@ How far a produced batch may unpack is decided in `validation`. For large batche
 
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final
 
 from millstream.model import Codec
 
@@ -29,6 +30,8 @@ _ZSTD_FIRST_GUESS: Final = 16
 # is. Clients write snappy blocks of 32 KiB, and a single gzip member.
 _FEW_PIECES: Final = 16
 _BYTES_PER_PIECE: Final = 8 * 1024
+# What every gzip member begins with.
+_GZIP_MEMBER: Final = b"\x1f\x8b\x08"
 
 
 class TooLarge(ValueError):
@@ -78,23 +81,37 @@ def compress(codec: Codec, data: Bytes) -> bytes:
 def decompress(codec: Codec, data: Bytes, *, limit_bytes: int) -> bytes:
     """Raises TooLarge when the data is more than `limit_bytes` unpacked, ValueError when it is
     damaged."""
-    match codec:
-        case Codec.NONE:
-            return _within(bytes(data), limit_bytes)
-        case Codec.GZIP:
-            return _decompress_gzip(data, limit_bytes)
-        case Codec.SNAPPY:
-            return _decompress_snappy(memoryview(data), limit_bytes)
-        case Codec.LZ4:
-            return _decompress_lz4(data, limit_bytes)
-        case Codec.ZSTD:
-            return _decompress_zstd(bytes(data), limit_bytes)
+    return _DECOMPRESSORS[codec](data, limit_bytes)
 
 
-def _within(data: bytes, limit_bytes: int) -> bytes:
+def bytes_of_pieces(codec: Codec, data: Bytes, *, limit_bytes: int) -> int:
+    """About how much else could be unpacked in the time that the pieces of this batch take, where
+    the limit is not exceeded: they may be thousands, and empty. The first one counts nothing."""
+    if codec is Codec.GZIP:
+        pieces = bytes(data).count(_GZIP_MEMBER)
+    elif codec is Codec.SNAPPY and bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+        pieces = _count_blocks(memoryview(data), limit_bytes // _BYTES_PER_PIECE + 2)
+    else:
+        return 0
+    return max(pieces - 1, 0) * _BYTES_PER_PIECE
+
+
+def _count_blocks(data: memoryview, count_max: int) -> int:
+    """Of Java's snappy stream."""
+    count, position = 0, len(_XERIAL_HEADER)
+    while count < count_max and len(data) - position >= 4:
+        (length,) = _INT32.unpack_from(data, position)
+        if length < 0:
+            break
+        count += 1
+        position += 4 + length
+    return count
+
+
+def _within(data: Bytes, limit_bytes: int) -> bytes:
     if len(data) > limit_bytes:
         raise TooLarge(limit_bytes)
-    return data
+    return bytes(data)
 
 
 def _decompress_gzip(data: Bytes, limit_bytes: int) -> bytes:
@@ -131,10 +148,10 @@ def _compress_snappy(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
+def _decompress_snappy(data: Bytes, limit_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
-    for block in snappy_blocks(data, limit_bytes):
+    for block in snappy_blocks(memoryview(data), limit_bytes):
         part = _decompress_snappy_block(bytes(block), size, limit_bytes)
         size += len(part)
         parts.append(part)
@@ -173,29 +190,41 @@ def _decompress_snappy_block(block: bytes, size_before: int, limit_bytes: int) -
         raise ValueError(f"damaged snappy data: {error}") from error
 
 
-def _decompress_lz4(data: Bytes, limit_bytes: int) -> bytes:
+@cache
+def _lz4_frame() -> Any:
+    # An import statement in a function that runs for every batch takes a third of a microsecond.
     import lz4.frame
 
-    stream = lz4.frame.LZ4FrameDecompressor()
+    return lz4.frame
+
+
+def _decompress_lz4(data: Bytes, limit_bytes: int) -> bytes:
+    # Not `LZ4FrameDecompressor`, which copies the data and takes as long again as a small batch.
+    frame = _lz4_frame()
     try:
-        unpacked: bytes = stream.decompress(bytes(data), max_length=limit_bytes + 1)
+        unpacked, read, is_whole = frame.decompress_chunk(
+            frame.create_decompression_context(), data, max_length=limit_bytes + 1
+        )
     except (RuntimeError, EOFError) as error:
         raise ValueError(f"damaged lz4 data: {error}") from error
-    _within(unpacked, limit_bytes)
-    if not stream.eof:
+    if len(unpacked) > limit_bytes:
+        raise TooLarge(limit_bytes)
+    if not is_whole:
         raise ValueError("lz4 data ends early")
-    if stream.unused_data:
+    if read < len(data):
         raise ValueError("bytes after the end of the lz4 frame")
-    return unpacked
+    whole: bytes = unpacked
+    return whole
 
 
-def _decompress_zstd(data: bytes, limit_bytes: int) -> bytes:
+def _decompress_zstd(data: Bytes, limit_bytes: int) -> bytes:
     """Unpack into a buffer that grows up to the limit and never past it.
 
     Streaming encoders leave the size out of the frame, so it has to be found by trying.
     """
     import cramjam
 
+    data = bytes(data)
     size = min(limit_bytes, max(_ZSTD_FIRST_GUESS * len(data), 64 * 1024))
     while True:
         buffer = bytearray(size)
@@ -214,3 +243,13 @@ def _decompress_zstd(data: bytes, limit_bytes: int) -> bytes:
 def is_zstd_full(error: Exception) -> bool:
     """Is it that the records are larger than the buffer, and nothing worse?"""
     return "write whole buffer" in str(error)
+
+
+# By the codec's number: to `match` the members of an enum takes longer than a small batch.
+_DECOMPRESSORS: Final[tuple[Callable[[Bytes, int], bytes], ...]] = (
+    _within,
+    _decompress_gzip,
+    _decompress_snappy,
+    _decompress_lz4,
+    _decompress_zstd,
+)

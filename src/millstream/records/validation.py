@@ -26,13 +26,14 @@ from millstream.records.batch import (
     TRANSACTIONAL_MASK,
     BatchView,
 )
-from millstream.records.compression import Bytes, TooLarge, decompress
+from millstream.records.compression import Bytes, TooLarge, bytes_of_pieces, decompress
 from millstream.records.unpacking import unpacked
 from millstream.records.walking import IMPLEMENTATION, Problem, Walked, walked
 
 INT64_MAX: Final = 2**63 - 1
 # Looked up once: a member of an enum costs as much as a function call.
 _CODEC_MAX: Final = max(Codec).value
+_LZ4: Final = Codec.LZ4.value
 _ZSTD: Final = Codec.ZSTD.value
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 # What readers of stored batches unpack at most. A produced batch stops at `HEAVY`.
@@ -79,11 +80,11 @@ class TooHeavy(KafkaError):
 class CheckedBatch(BatchView):
     """A batch that was checked before its append, against these rules."""
 
-    __slots__ = ("rules",)
+    __slots__ = ("decoded_bytes", "rules")
 
-    def __init__(self, batch: BatchView, rules: "BatchRules") -> None:
-        super().__init__(batch.buffer)
-        self.rules = rules
+    rules: BatchRules
+    # What was unpacked for that; more where it is in many small pieces.
+    decoded_bytes: int
 
 
 class AppendOneByOne(KafkaError):
@@ -119,14 +120,20 @@ class WellFormedGroup(BatchFacts, Protocol):
 def produced_batch(data: memoryview) -> BatchView:
     """The batch that a produce holds for a partition. Raises KafkaError."""
     if len(data) < HEADER_BYTES:
-        raise _invalid("no record batch in the request")
+        raise _no_batch()
     batch = BatchView(data)
-    if batch.size_bytes < len(data) and batch.magic == MAGIC:
+    if batch.size_bytes < len(data):
+        _check_single(batch)
+    return batch
+
+
+def _check_single(batch: BatchView) -> None:
+    """There is something behind this batch."""
+    if batch.magic == MAGIC:
         if batch.size_bytes < HEADER_BYTES or not batch.crc_is_valid():
             raise KafkaError(KafkaCode.CORRUPT_MESSAGE, "batch checksum does not match")
         # As Kafka does: a second batch would make answers and retries ambiguous.
         raise _invalid("a produce holds exactly one batch")
-    return batch
 
 
 def check_produced(
@@ -134,8 +141,33 @@ def check_produced(
 ) -> None:
     """Raises KafkaError when a client may not append this batch, and TooHeavy where more than
     `decoded_bytes_max` would have to be looked at."""
-    if isinstance(batch, CheckedBatch) and batch.rules == rules:
+    # Nearly always the same object: to compare the fields takes longer than most checks.
+    if isinstance(batch, CheckedBatch) and (batch.rules is rules or batch.rules == rules):
         return
+    _check(batch, rules, now_ms, decoded_bytes_max)
+
+
+def _check(batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int) -> int:
+    """How many bytes were unpacked."""
+    # One call where everything is as nearly always; what is wrong is found out below.
+    if not batch.attributes and len(batch.buffer) <= LIGHT_PLAIN:
+        earliest_ms, latest_ms = _time_limits(rules, now_ms)
+        if (
+            IMPLEMENTATION.is_ordinary(
+                batch.buffer,
+                rules.message_bytes_max,
+                earliest_ms,
+                latest_ms,
+                rules.is_key_required,
+            )
+            and batch.crc_is_valid()
+        ):
+            return 0
+    return check_in_order(batch, rules, now_ms, decoded_bytes_max)
+
+
+def check_in_order(batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int) -> int:
+    """One check after the other, in Kafka's order. How many bytes were unpacked."""
     if batch.magic != MAGIC:
         raise _magic_error(batch.magic)
     if batch.base_offset != 0:
@@ -162,16 +194,29 @@ def check_produced(
     # Nearly always there is nothing but the codec.
     if not 0 <= batch.attributes < _ZSTD:
         _check_attributes(batch, rules)
-    _check_records(batch, rules, now_ms, decoded_bytes_max)
+    return _check_records(batch, rules, now_ms, decoded_bytes_max)
 
 
 def checked_batch(
     data: memoryview, rules: BatchRules, now_ms: int, *, decoded_bytes_max: int
 ) -> CheckedBatch:
     """The batch of a produce, checked. Raises KafkaError, and TooHeavy as `check_produced`."""
-    batch = produced_batch(data)
-    check_produced(batch, rules, now_ms, decoded_bytes_max=decoded_bytes_max)
-    return CheckedBatch(batch, rules)
+    if len(data) < HEADER_BYTES:
+        raise _no_batch()
+    batch = CheckedBatch(data)
+    if batch.size_bytes < len(data):
+        _check_single(batch)
+    batch.decoded_bytes = _check(batch, rules, now_ms, decoded_bytes_max)
+    batch.rules = rules
+    return batch
+
+
+def as_checked(batch: BatchView, rules: BatchRules) -> CheckedBatch:
+    """A batch that was made of a checked one."""
+    checked = CheckedBatch(batch.buffer)
+    checked.decoded_bytes = 0
+    checked.rules = rules
+    return checked
 
 
 def check_group(group: WellFormedGroup, rules: BatchRules, now_ms: int) -> None:
@@ -182,6 +227,10 @@ def check_group(group: WellFormedGroup, rules: BatchRules, now_ms: int) -> None:
         _check_attributes(group, rules)
     if _needs_records(group, rules, now_ms):
         raise AppendOneByOne
+
+
+def _no_batch() -> KafkaError:
+    return _invalid("no record batch in the request")
 
 
 def _too_large(size_bytes: int, rules: BatchRules) -> KafkaError:
@@ -234,35 +283,34 @@ def _check_codec(number: int, rules: BatchRules) -> None:
         )
 
 
-def _check_records(
-    batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int
-) -> None:
-    if not batch.attributes & CODEC_MASK:
+def _check_records(batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int) -> int:
+    codec = batch.attributes & CODEC_MASK
+    if not codec:
         if batch.size_bytes > LIGHT_PLAIN and decoded_bytes_max < HEAVY:
             raise TooHeavy
         _walk(batch, rules, now_ms, batch.buffer, HEADER_BYTES, batch.size_bytes)
-    elif decoded_bytes_max < HEAVY:
+        return 0
+    if decoded_bytes_max < HEAVY:
+        pieces_bytes = 0
+        if codec < _LZ4:
+            pieces_bytes = _bytes_of_pieces(batch, decoded_bytes_max)
         data = _unpacked_light(batch, decoded_bytes_max)
         _walk(batch, rules, now_ms, data, 0, len(data))
-    else:
-        try:
-            with unpacked(batch.codec, batch.records, limit_bytes=decoded_bytes_max) as records:
-                _walk(batch, rules, now_ms, records, 0, len(records))
-        except TooLarge as error:
-            raise _invalid(str(error)) from None
-        except ValueError as error:
-            raise _damaged(error) from error
+        return max(len(data), pieces_bytes)
+    try:
+        with unpacked(batch.codec, batch.records, limit_bytes=decoded_bytes_max) as records:
+            _walk(batch, rules, now_ms, records, 0, len(records))
+            return len(records)
+    except TooLarge as error:
+        raise _invalid(str(error)) from None
+    except ValueError as error:
+        raise _damaged(error) from error
 
 
 def _walk(
     batch: BatchView, rules: BatchRules, now_ms: int, data: Bytes, start: int, stop: int
 ) -> None:
-    earliest_ms, latest_ms = _INT64_MIN, INT64_MAX
-    if rules.timestamp_type is not _LOG_APPEND_TIME:
-        earliest_ms = now_ms - rules.timestamp_before_max_ms
-        latest_ms = now_ms + rules.timestamp_after_max_ms
-        if latest_ms > INT64_MAX:
-            latest_ms = INT64_MAX
+    earliest_ms, latest_ms = _time_limits(rules, now_ms)
     # Not `walk`: this is called for every batch, and nearly always finds nothing.
     raw = IMPLEMENTATION.walk_records(
         data,
@@ -282,6 +330,16 @@ def _walk(
     raise _record_errors(found, earliest_ms, latest_ms)
 
 
+def _time_limits(rules: BatchRules, now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest timestamp that a record may have."""
+    if rules.timestamp_type is _LOG_APPEND_TIME:
+        return _INT64_MIN, INT64_MAX
+    latest_ms = now_ms + rules.timestamp_after_max_ms
+    if latest_ms > INT64_MAX:
+        latest_ms = INT64_MAX
+    return now_ms - rules.timestamp_before_max_ms, latest_ms
+
+
 def _unpacked_light(batch: BatchView, decoded_bytes_max: int) -> bytes:
     try:
         return decompress(batch.codec, batch.records, limit_bytes=decoded_bytes_max)
@@ -289,6 +347,13 @@ def _unpacked_light(batch: BatchView, decoded_bytes_max: int) -> bytes:
         raise TooHeavy from None
     except ValueError as error:
         raise _damaged(error) from error
+
+
+def _bytes_of_pieces(batch: BatchView, decoded_bytes_max: int) -> int:
+    found = bytes_of_pieces(batch.codec, batch.records, limit_bytes=decoded_bytes_max)
+    if found > decoded_bytes_max:
+        raise TooHeavy
+    return found
 
 
 def _damaged(error: ValueError) -> KafkaError:

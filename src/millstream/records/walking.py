@@ -56,6 +56,10 @@ class Walked:
 class Implementation(Protocol):
     NAME: str
 
+    def is_ordinary(
+        self, data: Bytes, bytes_max: int, earliest: int, latest: int, needs_key: bool
+    ) -> bool: ...
+
     def walk_records(
         self,
         data: Bytes,

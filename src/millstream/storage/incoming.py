@@ -13,6 +13,7 @@ from millstream.records.validation import (
     BatchRules,
     CheckedBatch,
     TooHeavy,
+    as_checked,
     checked_batch,
 )
 from millstream.storage.producers import ProducedBatch
@@ -49,7 +50,7 @@ def ready_batch(
         return checked
     if decoded_bytes_max < HEAVY:
         raise TooHeavy
-    return CheckedBatch(recompressed(checked, config), rules)
+    return as_checked(recompressed(checked, config), rules)
 
 
 def replicated_batches(data: memoryview, next_offset: int) -> list[BatchView]:

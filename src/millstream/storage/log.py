@@ -242,20 +242,22 @@ class Log:
             self.producers.take_in(batches)
         return Appended(base_offset, next_offset, -1, self.log_start_offset, False)
 
-    def append_as_follower(self, data: memoryview) -> Appended:
-        """Write batches with the leader's offsets and epochs."""
+    def append_as_follower(self, data: memoryview, now_ms: int | None = None) -> Appended:
+        """Write batches with the leader's offsets and epochs. Without the clock, it is as late as
+        the newest record."""
         batches = replicated_batches(data, self.next_offset)
         if not batches:
             return Appended(self.next_offset, self.next_offset, -1, self.log_start_offset, False)
         if len(data) > self.config.segment_bytes and len(batches) > 1:
             for batch in batches:
-                appended = self.append_as_follower(batch.bytes)
+                appended = self.append_as_follower(batch.bytes, now_ms)
             appended.base_offset = batches[0].base_offset
             return appended
         next_offset = batches[-1].next_offset
         newest_ms = max(batch.max_timestamp_ms for batch in batches)
         first = batches[0].base_offset
-        segment = self._segment_for(len(data), newest_ms, first, next_offset, newest_ms)
+        clock_ms = newest_ms if now_ms is None else now_ms
+        segment = self._segment_for(len(data), newest_ms, first, next_offset, clock_ms)
         try:
             position = segment.file.append(data)
         except OSError as error:
@@ -276,7 +278,7 @@ class Log:
     def _segment_for(
         self, size_bytes: int, timestamp_ms: int, first_offset: int, next_offset: int, now_ms: int
     ) -> Segment:
-        """The active segment, or a new one if this append does not belong in it."""
+        """The active segment, or a new one if what a follower appends does not belong in it."""
         active = self.segments.active
         if has_room(
             active,

@@ -5,26 +5,36 @@ of ten thousand partitions have producers with an id. `producers` checks sequenc
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import BatchView
+from millstream.storage.producer_budget import NODE_BUDGET, ProducerBudget
 from millstream.storage.producers import ProducedBatch, ProducerStates
 from millstream.storage.segments import Segments
 from millstream.storage.snapshots import Snapshots, batches_before
 
+# Much longer than a producer sends a batch again: by default that ends after two minutes.
+_CROWDED_EXPIRATION_MS: Final = 3_600_000
+
 
 class LogProducers:
-    __slots__ = ("_next_offset", "_segments", "_snapshots", "_states")
+    __slots__ = ("_budget", "_next_offset", "_segments", "_snapshots", "_states")
 
     def __init__(
-        self, segments: Segments, snapshots: Snapshots, next_offset: Callable[[], int]
+        self,
+        segments: Segments,
+        snapshots: Snapshots,
+        next_offset: Callable[[], int],
+        budget: ProducerBudget = NODE_BUDGET,
     ) -> None:
+        self._budget = budget
         self._segments = segments
         self._snapshots = snapshots
         self._next_offset = next_offset
         # None until it is read, and again when the log was cut. Otherwise it includes every batch
         # of the log. An empty log has no producers.
-        self._states: ProducerStates | None = None if next_offset() else ProducerStates()
+        self._states: ProducerStates | None = None if next_offset() else ProducerStates(budget)
 
     @property
     def states(self) -> ProducerStates:
@@ -34,12 +44,15 @@ class LogProducers:
         """Recovery knows from which offset on no batch has a producer, which saves a pass."""
         end = self._next_offset()
         states = self._snapshots.load(self._segments.all, end, quiet_from=quiet_from)
+        states.budget = self._budget
+        self._budget.note_loaded(states)
         self._states = states
         return states
 
     def check(self, batch: BatchView) -> ProducedBatch | None:
-        """The earlier append if this is a retry of it; KafkaError if it is out of order."""
-        states = self.states
+        """The earlier append if this is a retry of it; KafkaError if it is out of order, or of a
+        new producer for which there is no room."""
+        states = self.load() if self._states is None else self._states
         try:
             return states.check(batch)
         except KafkaError as error:
@@ -53,14 +66,19 @@ class LogProducers:
 
     def take_in(self, batch: BatchView) -> None:
         """A producer's batch is now in the log."""
-        aborted = self.states.update(batch)
+        states = self.load() if self._states is None else self._states
+        aborted = states.update(batch)
         if aborted is not None:
             self._segments.note_aborted(aborted)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have been silent for this long."""
-        if self._states is not None:
-            self._states.expire(now_ms, expiration_ms)
+        """Forget producers that have been silent for this long, or for less while there is little
+        room for others."""
+        if self._states is None:
+            return
+        if self._budget.is_crowded():
+            expiration_ms = min(expiration_ms, _CROWDED_EXPIRATION_MS)
+        self._states.expire(now_ms, expiration_ms)
 
     def cut(self, next_offset: int) -> None:
         """The log now ends at `next_offset`, earlier than before."""

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 # Reading this much takes about a millisecond.
 _BYTES_ON_LOOP_MAX: Final = 1 << 18
-# Batches whose header promises a timestamp that none of their records has.
+# Batches whose header promises a timestamp that no record of theirs has that can be read.
 _BATCHES_MAX: Final = 16
 
 
@@ -75,7 +75,7 @@ def find_all_batches(
     """The bytes that a replica at `offset` should get next: every batch, up to the end.
 
     Including those without records: a replica's log has the same batches, and the producer
-    state is built from them. The first batch is always complete.
+    state is built from them. The first batch is always complete, and the last one unless it is old.
     """
     found = _locate(
         segments,
@@ -89,7 +89,11 @@ def find_all_batches(
     if found is None:
         return None
     number, position, _, length = found
-    return FileRange(segments[number].file, position, length)
+    segment = segments[number]
+    if position + length < segment.size_bytes:
+        # The part of a batch would be sent once more with the rest of it.
+        length = segment.whole_batches_bytes(position, length)
+    return FileRange(segment.file, position, length)
 
 
 def _offset_behind_empty(segment: Segment, position: int) -> int:
@@ -201,7 +205,10 @@ def _search(
 def _first_at(
     batch: BatchView, timestamp_ms: int, from_offset: int, *, limit_bytes: int
 ) -> TimestampOffset | None:
-    """Raises TooLarge, unless `limit_bytes` is what a batch may have at all."""
+    """None also if its records cannot be read: readers go past such a batch, so a lookup does, too.
+
+    Raises TooLarge, unless `limit_bytes` is what a batch may have at all.
+    """
     append_time_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_MASK else None
     try:
         with _records(batch, limit_bytes) as records:
@@ -216,9 +223,11 @@ def _first_at(
         if isinstance(error, TooLarge) and limit_bytes < DECODED_BYTES_MAX:
             raise
         log.warning(
-            "the records of the batch at offset %d cannot be read: %s", batch.base_offset, error
+            "a lookup by time skips the batch at offset %d, whose records cannot be read: %s",
+            batch.base_offset,
+            error,
         )
-        return _batch_itself(batch, from_offset)
+        return None
     if found is None:
         return None
     delta, found_ms = found
@@ -236,7 +245,7 @@ def _records(batch: BatchView, limit_bytes: int) -> AbstractContextManager[bytes
 
 
 def _batch_itself(batch: BatchView, from_offset: int) -> TimestampOffset:
-    """Where its records say nothing: a reader that starts at the batch misses nothing."""
+    """Where looking further would take long: a reader that starts at the batch misses nothing."""
     return TimestampOffset(
         batch.max_timestamp_ms, max(batch.base_offset, from_offset), batch.partition_leader_epoch
     )
@@ -249,8 +258,8 @@ def find_max_timestamp(
     upto_offset: int,
     searched: Searched = _NOTHING_YET,
 ) -> TimestampOffset | None:
-    """The first record with the largest timestamp of all; None if it is outside the bounds.
-    Raises LargeBatch.
+    """The first record with the largest timestamp of all; None if it is outside the bounds, or
+    cannot be read. Raises LargeBatch.
 
     Kafka does not look for the largest one inside the bounds, either: that could mean to read
     every header of a segment.

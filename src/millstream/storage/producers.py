@@ -19,6 +19,7 @@ from millstream.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchView
 from millstream.records.checksum import crc32c
 from millstream.records.control import ControlType, EndTransactionMarker, read_end_marker
 from millstream.storage.aborted_index import AbortedTransaction
+from millstream.storage.producer_budget import ProducerBudget
 
 # A producer has at most five requests in flight, so a retry is one of the last five.
 BATCHES_KEPT: Final = 5
@@ -61,7 +62,9 @@ class Producer:
 
 
 class ProducerStates:
-    def __init__(self) -> None:
+    def __init__(self, budget: ProducerBudget | None = None) -> None:
+        """A log shares the budget with others; there is none where nothing is appended."""
+        self.budget = budget
         self._producers: dict[int, Producer] = {}
         # Where each open transaction began, by producer; ordered by these offsets.
         self._open: dict[int, int] = {}
@@ -127,10 +130,13 @@ class ProducerStates:
         return False
 
     def check(self, batch: BatchView) -> ProducedBatch | None:
-        """The earlier append if this is a retry of it; KafkaError if it is out of order."""
+        """The earlier append if this is a retry of it; KafkaError if it is out of order, or of a
+        new producer for which there is no room."""
         producer = self._producers.get(batch.producer_id)
         if producer is None:
             # Its state has expired, or its records were deleted: any sequence may start.
+            if self.budget is not None:
+                self.budget.admit(self)
             return None
         if batch.producer_epoch < producer.epoch:
             raise self._fenced(batch.producer_id, batch.producer_epoch, producer)
@@ -176,11 +182,21 @@ class ProducerStates:
                 continue
             follows = (batch.last_sequence + 1) & SEQUENCE_MAX == known[0].base_sequence
             if follows and batch.last_offset < known[0].base_offset:
-                known.appendleft(_produced(batch))
+                known.appendleft(
+                    ProducedBatch(
+                        batch.base_sequence,
+                        batch.last_sequence,
+                        batch.base_offset,
+                        batch.last_offset,
+                        batch.max_timestamp_ms,
+                    )
+                )
 
     def update(self, batch: BatchView) -> AbortedTransaction | None:
         """Add a batch that is in the log; return the aborted transaction if it ends one."""
-        self.next_offset = batch.base_offset + batch.last_offset_delta + 1
+        base_offset = batch.base_offset
+        last_offset = base_offset + batch.last_offset_delta
+        self.next_offset = last_offset + 1
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
@@ -192,15 +208,19 @@ class ProducerStates:
         if batch.producer_epoch != producer.epoch:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
-        producer.last_timestamp_ms = batch.max_timestamp_ms
+        timestamp_ms = producer.last_timestamp_ms = batch.max_timestamp_ms
         # Nearly always there is nothing but the codec.
         attributes = batch.attributes
         if attributes & CONTROL_MASK:
             return self._end_transaction(batch, producer)
-        producer.batches.append(_produced(batch))
+        producer.batches.append(
+            ProducedBatch(
+                batch.base_sequence, batch.last_sequence, base_offset, last_offset, timestamp_ms
+            )
+        )
         if attributes & TRANSACTIONAL_MASK and producer.transaction_first_offset < 0:
-            producer.transaction_first_offset = batch.base_offset
-            self._open[producer_id] = batch.base_offset
+            producer.transaction_first_offset = base_offset
+            self._open[producer_id] = base_offset
         return None
 
     def _end_transaction(self, batch: BatchView, producer: Producer) -> AbortedTransaction | None:
@@ -233,6 +253,8 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        if self.budget is not None:
+            self.budget.note_forgotten(len(expired))
 
     def _forget_oldest(self) -> None:
         """Make room: a client may invent producer ids. By offsets, as timestamps are invented,
@@ -300,16 +322,6 @@ class ProducerStates:
             )
         )
         return states
-
-
-def _produced(batch: BatchView) -> ProducedBatch:
-    return ProducedBatch(
-        batch.base_sequence,
-        batch.last_sequence,
-        batch.base_offset,
-        batch.last_offset,
-        batch.max_timestamp_ms,
-    )
 
 
 def _decode_producer(fields: tuple[int, ...]) -> Producer:

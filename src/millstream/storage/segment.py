@@ -8,7 +8,7 @@ index from the log.
 Knows files and batches. Does not know partitions, replication, or the time.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -234,6 +234,15 @@ class Segment:
             if position - start > self._gap_bytes_max() and self._rebuild_once():
                 return self.find(offset)
         return None
+
+    def whole_batches_bytes(self, position: int, length: int) -> int:
+        """A range that begins with a whole batch, without the part of one at its end; or as it
+        is, where the batches are too old to be remembered."""
+        positions = self._recent_positions
+        if not positions or position < positions[0]:
+            return length
+        end = positions[bisect_right(positions, position + length) - 1]
+        return end - position if end > position else length
 
     def _verified_start(self, offset: int) -> int:
         """A batch boundary at or before the batch that holds `offset`."""

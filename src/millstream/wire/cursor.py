@@ -17,6 +17,8 @@ from millstream.model import NO_TOPIC_ID
 # Enough for a full-cluster request over 10,000 partitions; bounds what one frame can
 # make us allocate to some tens of megabytes.
 ELEMENTS_MAX: Final = 200_000
+# As in Kafka, also where the size is a varint: names are hashed, compared and stored.
+STRING_BYTES_MAX: Final = 0x7FFF
 # Shorter ones are read and written without a pause.
 LONG_ARRAY: Final = 100
 
@@ -141,6 +143,8 @@ class Cursor:
         start = self.position
         if not 0 <= size <= self.end - start:
             raise ProtocolError(f"{size} bytes wanted, {self.end - start} left")
+        if size > STRING_BYTES_MAX:
+            raise ProtocolError(f"a string of {size} bytes (allowed: {STRING_BYTES_MAX})")
         self.position = end = start + size
         try:
             return str(self.data[start:end], "utf-8")

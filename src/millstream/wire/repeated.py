@@ -26,9 +26,10 @@ _AFTER_CORRELATION: Final = 8
 _INT32: Final = struct.Struct(">i")
 # After the partitions: no tags of the topic and the request.
 _END_BYTES: Final = 2
+# A partition, and the length of its records plus one, which are longer than that number.
+_INDEX_AND_LENGTH: Final = struct.Struct(">iBBB")
 # A count or a length of more bytes is left to the decoder.
 _COUNT_MAX: Final = 126
-_LENGTH_SHIFT_MAX: Final = 28
 # A partition without an error, which has no record errors, no message and no tags.
 _RESULT: Final = "ihqqq3s"
 _RESULT_END: Final = b"\1\0\0"
@@ -95,21 +96,17 @@ class RepeatedProduce:
                 return None
             at += 1
             for _ in range(count):
-                index: int = _INT32.unpack_from(frame, at)[0]
-                at += 4
-                length = frame[at]
+                index, length, second, third = _INDEX_AND_LENGTH.unpack_from(frame, at)
+                at += 5
+                # Three bytes are enough for two megabytes.
                 if length >= 0x80:
-                    length &= 0x7F
-                    shift = 0
-                    byte = 0x80
-                    while byte >= 0x80:
+                    if third >= 0x80 and second >= 0x80:
+                        return None
+                    length = length & 0x7F | (second & 0x7F) << 7
+                    at += 1
+                    if second >= 0x80:
+                        length |= third << 14
                         at += 1
-                        shift += 7
-                        if shift > _LENGTH_SHIFT_MAX:
-                            return None
-                        byte = frame[at]
-                        length |= (byte & 0x7F) << shift
-                at += 1
                 records_end = at + length - 1
                 # Without records, with tags, or longer than what is there.
                 if length < 2 or records_end >= end or frame[records_end]:

@@ -3,12 +3,16 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from millstream.records._record_walk cimport are_whole
+from millstream.records._record_walk cimport (
+    BATCH_HEADER_BYTES,
+    are_whole,
+    has_ordinary_header,
+    ms_get32,
+    ms_get64,
+)
 
 cdef extern from "../../records/_native.h" nogil:
     uint32_t ms_crc32c(const uint8_t* p, size_t n)
-    uint32_t ms_get32(const uint8_t* p)
-    uint64_t ms_get64(const uint8_t* p)
 
 cdef enum:
     # A group gets one entry in the offset index, which keeps about 4096 bytes between entries.
@@ -22,9 +26,6 @@ cdef enum:
     CORRELATION_AT = 4
     AFTER_CORRELATION = 8
     END_BYTES = 3
-    BATCH_HEADER_BYTES = 61
-    LENGTH_FIELD_END = 12
-    MAGIC = 2
     CRC_START = 21
 
 # What became of a connection that had something to read.
@@ -59,21 +60,15 @@ cdef struct Item:
 cdef inline int recognize_batch(Item* item) noexcept nogil:
     cdef const uint8_t* batch = item.batch
     cdef size_t size = item.batch_bytes
-    if size < BATCH_HEADER_BYTES or size > GROUP_BYTES_MAX or batch[16] != MAGIC:
-        return OTHER
-    if ms_get64(batch) != 0 or ms_get32(batch + 8) + <size_t> LENGTH_FIELD_END != size:
-        return OTHER
-    item.attributes = <int> batch[21] << 8 | batch[22]
     # Compressed records are looked at elsewhere.
-    if item.attributes:
+    if size > GROUP_BYTES_MAX or not has_ordinary_header(batch, size):
         return OTHER
+    item.attributes = 0
     # With a producer id: its sequence numbers are checked elsewhere.
     if <int64_t> ms_get64(batch + 43) >= 0:
         return OTHER
     item.records = <int32_t> ms_get32(batch + 57)
-    if not 0 < item.records <= RECORDS_MAX:
-        return OTHER
-    if <int32_t> ms_get32(batch + 23) != item.records - 1:
+    if item.records > RECORDS_MAX:
         return OTHER
     item.max_timestamp_ms = <int64_t> ms_get64(batch + 35)
     if ms_crc32c(batch + CRC_START, size - CRC_START) != ms_get32(batch + 17):
