@@ -32,6 +32,8 @@ from tests.coordinators.world import SETTINGS, durable, image_of
 class MemoryPort:
     """A log that is synced when the test says so."""
 
+    batch_bytes_max = 1_000_000
+
     def __init__(self) -> None:
         self.batches: list[list[KeyValue]] = []
         self.synced = 0
@@ -207,6 +209,36 @@ def test_a_failed_append_drops_the_state_and_sends_everyone_away() -> None:
         assert shard.status is ShardStatus.LOADING
         port.failure = None
         await shard.load()
+        assert committed(shard.state) == 5
+
+    asyncio.run(main())
+
+
+class Sizes:
+    """Changes that are only sizes of records."""
+
+    def encode(self, size_bytes: int) -> KeyValue:
+        return b"", bytes(size_bytes)
+
+
+@pytest.mark.parametrize("before", [0, 2], ids=["alone", "after other batches"])
+def test_what_is_too_large_for_a_batch_is_refused_and_the_state_stays(before: int) -> None:
+    async def main() -> None:
+        port = MemoryPort()
+        shard = await loaded(port)
+        commit(shard, 5)
+        written = len(port.batches)
+        sizes: Any = [800_000] * before + [port.batch_bytes_max]
+        if not before:
+            port.failure = KafkaError(KafkaCode.MESSAGE_TOO_LARGE)
+        machine = shard._machine
+        shard._machine = Sizes()  # type: ignore[assignment]
+        with pytest.raises(KafkaError) as refused:
+            shard.submit("g", lambda state, env: Decision(1, sizes))
+        shard._machine = machine
+        assert refused.value.code is KafkaCode.INVALID_REQUEST
+        assert shard.status is ShardStatus.ACTIVE
+        assert len(port.batches) == written
         assert committed(shard.state) == 5
 
     asyncio.run(main())

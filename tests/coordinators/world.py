@@ -17,7 +17,12 @@ from millstream.coordinators.classic.rebalance import JoinReply, SyncReply
 from millstream.coordinators.codecs.embedded import encode_subscription
 from millstream.coordinators.codecs.table import KeyValue, decode, encode
 from millstream.coordinators.consumer.group import ConsumerGroup
-from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
+from millstream.coordinators.consumer.heartbeat import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    unmatched_pattern,
+)
+from millstream.coordinators.consumer.pattern import PatternMatch, compile_pattern
 from millstream.coordinators.deadlines import Deadlines
 from millstream.coordinators.decision import Decision, Env, Ticket
 from millstream.coordinators.groups import offsets, requests
@@ -50,6 +55,17 @@ def image_of(**topics: int) -> ClusterImage:
         rows = [PartitionState(1, 0, (1,), (1,), 0) for _ in range(partitions)]
         image.add_topic(TopicState(name, topic_id(number), rows))
     return image
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTopics:
+    """The topics that a member may describe; `version` changes when that may have changed."""
+
+    version: int
+    includes: Callable[[str], bool]
+
+
+ALL_TOPICS = VisibleTopics(0, lambda name: True)
 
 
 @dataclass
@@ -250,17 +266,36 @@ class World:
 
     # -- members of the consumer protocol ---------------------------------------------
 
-    def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatReply:
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        visible: VisibleTopics | None = None,
+        **changes: Any,
+    ) -> HeartbeatReply:
         request = HeartbeatRequest(GROUP, member_id, epoch, "c", "/127.0.0.1")
         if epoch == 0:
             request = replace(
                 request, rebalance_timeout_ms=REBALANCE_MS, topics=("orders",), owned={}
             )
         request = replace(request, **changes)
+        self.match(request, visible or ALL_TOPICS)
         ticket = self.step(lambda state, env: requests.consumer_heartbeat(state, request, env))
         reply = self.replies[ticket]
         assert isinstance(reply, HeartbeatReply)
         return reply
+
+    def match(self, request: HeartbeatRequest, visible: "VisibleTopics") -> None:
+        """As a node does it before it decides."""
+        request.visible_version = visible.version
+        group = self.state.groups.get(request.group_id)
+        known = group if isinstance(group, ConsumerGroup) else None
+        pattern = unmatched_pattern(known, request, self.topics_version)
+        if pattern is None:
+            return
+        names = sorted(filter(compile_pattern(pattern).matches, self.image.topics))
+        topics = tuple(filter(visible.includes, names))
+        request.matched = PatternMatch(pattern, topics, self.topics_version, visible.version)
 
     def consumers(self) -> ConsumerGroup:
         group = self.state.groups[GROUP]

@@ -104,7 +104,7 @@ class SimulatedLog:
         batch = BatchView(memoryview(data))
         return self.append_unchecked(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
-    def append_as_follower(self, data: memoryview) -> None:
+    def append_as_follower(self, data: memoryview, now_ms: int | None = None) -> None:
         while data:
             batch = BatchView(data)
             assert batch.base_offset == self.next_offset, "a follower's offsets have a gap"

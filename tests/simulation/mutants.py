@@ -142,7 +142,7 @@ def _lead_anyhow(state: Any, nodes: Any) -> Any:
 
 
 def _never_frozen(self: Any, current: int, own_offset: int) -> int:
-    return max(current, min(self._ends(own_offset)))
+    return max(current, self._lowest_end(own_offset))
 
 
 def _shrink_early(self: Any) -> frozenset[int]:

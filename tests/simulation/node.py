@@ -6,7 +6,7 @@ followers' fetches, proposals for the ISR, requests of clients and of other node
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ from millstream.broker.handlers import (
     write_txn_markers,
 )
 from millstream.broker.requests import verification
+from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Item, Turns
 from millstream.client.aio import NoAnswer
 from millstream.config import load_config
 from millstream.coordinators.classic.protocol import JoinRequest, SyncRequest
@@ -70,6 +72,14 @@ CONFIG = load_config(
         "group.initial.rebalance.delay.ms=30",
     ]
 )
+
+
+class Unhurried(Turns):
+    """Does not look at the clock: a seed decides everything."""
+
+    async def each(self, request: Request, items: Iterable[Item]) -> AsyncIterator[Item]:
+        for item in items:
+            yield item
 
 
 class Permissions:
@@ -423,11 +433,11 @@ class Node:
         permissions: Any = Permissions()
         if isinstance(request, WriteTxnMarkersRequest):
             return await write_txn_markers.handle(
-                self.state, self.transactions, permissions, given, request
+                self.state, self.transactions, Unhurried(), permissions, given, request
             )
         assert isinstance(request, AddPartitionsToTxnRequest)
         return await add_partitions_to_txn.handle(
-            self.state, self.transactions, permissions, given, request
+            self.state, self.transactions, Unhurried(), permissions, given, request
         )
 
     async def produce(
@@ -484,11 +494,11 @@ class Node:
             )
         if kind == "TxnOffsetCommitRequest":
             return await txn_offset_commit.handle(
-                self.state, self.groups, self.transactions, permissions, given, body
+                self.state, self.groups, self.transactions, Unhurried(), permissions, given, body
             )
         if kind == "AddPartitionsToTxnRequest":
             return await add_partitions_to_txn.handle(
-                self.state, self.transactions, permissions, given, body
+                self.state, self.transactions, Unhurried(), permissions, given, body
             )
         answer = add_offsets_to_txn.handle(self.groups, self.transactions, permissions, given, body)
         return await answer if asyncio.iscoroutine(answer) else answer
@@ -563,5 +573,6 @@ def _request(version: int) -> Any:
     return SimpleNamespace(
         version=version,
         client_host="/client",
-        connection=SimpleNamespace(proved_node_id=1),
+        connection=SimpleNamespace(proved_node_id=1, client="client"),
+        is_long=False,
     )

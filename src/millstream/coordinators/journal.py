@@ -30,6 +30,7 @@ from millstream.coordinators.decision import (
     Ticket,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.records.batch import HEADER_BYTES
 from millstream.records.control import ControlType, EndTransactionMarker
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ Decide = Callable[[S, E], DecisionOf[R, C, E]]
 # A decision is one batch, written as a whole or not at all; only a huge group needs several.
 BATCH_BYTES_MAX: Final = 900_000
 _RECORD_OVERHEAD_BYTES: Final = 32
+_BATCH_OVERHEAD_BYTES: Final = HEADER_BYTES + _RECORD_OVERHEAD_BYTES
 # When a deadline is tried again that could not be acted upon: Kafka's backoff.
 PUT_OFF_MS: Final = 500
 
@@ -78,6 +80,9 @@ class Port(Protocol):
 
     @property
     def start_offset(self) -> int: ...
+
+    @property
+    def batch_bytes_max(self) -> int: ...
 
     @property
     def has_lease(self) -> bool:
@@ -336,10 +341,18 @@ class Shard(Generic[S, C, E]):
         except ValueError as error:
             # For example, a name is longer than a record can hold. Nothing has happened yet.
             raise KafkaError(KafkaCode.INVALID_REQUEST, str(error)) from error
+        batches = list(split_batches(encoded)) if len(encoded) > 1 else [encoded]
+        if len(batches) > 1:
+            self._check_sizes(batches)
+        is_begun = False
         try:
-            for batch in split_batches(encoded) if len(encoded) > 1 else (encoded,):
+            for batch in batches:
                 self._end = self._port.append(batch, transaction)
+                is_begun = True
         except KafkaError as error:
+            if error.code is KafkaCode.MESSAGE_TOO_LARGE and not is_begun:
+                # The request is at fault, not the shard, and nothing was written.
+                raise KafkaError(KafkaCode.INVALID_REQUEST, str(error)) from error
             if error.code is KafkaCode.INVALID_PRODUCER_EPOCH:
                 # The producer is outdated, not the shard, and nothing was written.
                 raise
@@ -354,6 +367,17 @@ class Shard(Generic[S, C, E]):
             else:
                 machine.apply_pending(self.state, change, transaction.producer_id)
         self._ends[name] = self._end
+
+    def _check_sizes(self, batches: Sequence[Sequence[KeyValue]]) -> None:
+        """Raises KafkaError where one of several batches could not be written after others. Only
+        one with a single record can be that large."""
+        for batch in batches:
+            if len(batch) == 1:
+                [(key, value)] = batch
+                size_bytes = len(key) + len(value or b"") + _BATCH_OVERHEAD_BYTES
+                if size_bytes > self._port.batch_bytes_max:
+                    text = f"a record of {size_bytes} bytes"
+                    raise KafkaError(KafkaCode.INVALID_REQUEST, text)
 
     def _fail(self, error: KafkaError) -> None:
         self.drop(ShardStatus.LOADING, f"an append failed: {error}")

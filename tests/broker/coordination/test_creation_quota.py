@@ -42,7 +42,7 @@ def test_time_earns_more() -> None:
 
 
 def test_addresses_that_owe_nothing_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creation_quota, "_ADDRESSES_KEPT", 2)
+    monkeypatch.setattr(creation_quota, "_CLIENTS_KEPT", 2)
     quota = used_up(now_ms=0)
     for number, address in enumerate(["b", "c", "d"]):
         assert is_admitted(quota, address, now_ms=1_000 * number)

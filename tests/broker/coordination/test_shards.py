@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.member_quota import Caller
 from millstream.clock import Clock
 from millstream.config import load_config
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
@@ -37,7 +38,7 @@ async def join(groups: GroupCoordinators, member_id: str) -> HeartbeatReply:
         topics=("t",),
         owned={},
     )
-    groups.admit_member("g", heartbeat.client_host, 1)
+    groups.admit_member("g", Caller("127.0.0.1", heartbeat.client_host), 1)
     answer = groups.submit(
         "g", lambda state, env: requests.consumer_heartbeat(state, heartbeat, env)
     )

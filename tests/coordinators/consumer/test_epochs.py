@@ -10,7 +10,7 @@ from millstream.coordinators.consumer.heartbeat import HeartbeatRequest
 from millstream.coordinators.decision import Ticket
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaError
-from tests.coordinators.world import GROUP, World, image_of
+from tests.coordinators.world import ALL_TOPICS, GROUP, World, image_of
 
 
 class Client:
@@ -114,6 +114,7 @@ def test_topics_that_have_changed_are_noticed_although_the_first_decision_was_no
     assert world.beat("m", epoch).epoch == epoch
     world.set_topics(a=2, ab=1)
     request = HeartbeatRequest(GROUP, "m", epoch, "c", "/127.0.0.1")
+    world.match(request, ALL_TOPICS)
     # Too few replicas are in sync: the member gets an error, and the records are lost.
     lost = requests.consumer_heartbeat(world.state, request, world.env(Ticket()))
     assert lost.records

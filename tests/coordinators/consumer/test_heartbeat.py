@@ -4,12 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.cluster.state import ClusterImage, TopicState
 from millstream.coordinators.codecs.changes import MemberState
-from millstream.coordinators.consumer.epochs import ALL_TOPICS, VisibleTopics, matching_topics
 from millstream.coordinators.consumer.group import STATIC_LEAVING_EPOCH
+from millstream.coordinators.consumer.heartbeat import HeartbeatRequest
+from millstream.coordinators.consumer.pattern import PatternMatch
+from millstream.coordinators.groups import requests
 from millstream.errors import KafkaCode
-from tests.coordinators.world import GROUP, REBALANCE_MS, World, refused, topic_id
+from tests.coordinators.world import (
+    GROUP,
+    REBALANCE_MS,
+    VisibleTopics,
+    World,
+    refused,
+    topic_id,
+)
 
 ORDERS = topic_id(0)
 PAYMENTS = topic_id(1)
@@ -224,11 +232,18 @@ def test_a_new_topic_is_matched_only_for_a_member_that_may_describe_it() -> None
     assert world.consumers().patterns[".*"].topics == ("orders",)
 
 
-def test_a_pattern_matches_internal_topics_as_in_kafka() -> None:
-    image = ClusterImage()
-    for number, name in enumerate(("__consumer_offsets", "orders", "other")):
-        image.add_topic(TopicState(name, topic_id(number), []))
-    assert matching_topics(".*o.*s", image, ALL_TOPICS) == ("__consumer_offsets", "orders")
+def test_matches_of_another_pattern_or_of_before_are_replaced_by_the_next_heartbeat() -> None:
+    world = World()
+    world.set_topics(orders=1)
+    world.beat("m1", 0, topics=(), pattern=".*")
+    world.set_topics(orders=1, payments=2)
+    # Meanwhile another request has changed what the decision finds.
+    late = PatternMatch("other.*", ("payments",), world.topics_version, 0)
+    request = HeartbeatRequest(GROUP, "m1", 1, "c", "/127.0.0.1", matched=late)
+    world.step(lambda state, env: requests.consumer_heartbeat(state, request, env))
+    assert world.consumers().patterns[".*"].topics == ("orders",)
+    world.beat("m1", 1)
+    assert world.consumers().patterns[".*"].topics == ("orders", "payments")
 
 
 def test_a_pattern_that_cannot_be_understood_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Topic patterns match what Python's `re` matches, in linear time."""
+"""Topic patterns match what Python's `re` matches, in linear time, and new names only."""
 
 import re
 import resource
@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from millstream.coordinators.consumer.pattern import TopicPattern
+from millstream.broker.requests.pacing import at_once
+from millstream.coordinators.consumer import pattern as pattern_module
+from millstream.coordinators.consumer.pattern import STEP_NAMES_MAX, TopicMatches, TopicPattern
 from millstream.errors import KafkaCode, KafkaError
 
 atoms = some.sampled_from(
@@ -74,3 +76,87 @@ def test_a_pattern_that_would_take_years_with_backtracking_is_quick() -> None:
     pattern = TopicPattern("(a*)*(a|aa)+b")
     assert not pattern.matches("a" * 249)
     assert pattern.matches("a" * 248 + "b")
+
+
+def _matches(matches: TopicMatches, pattern: str, version: int, *topics: str) -> list[str]:
+    matching = matches.begin(pattern, version, topics, at_once)
+    while matching.step(at_once):
+        pass
+    return matches.finish(matching, at_once)
+
+
+@pytest.fixture
+def matched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every name that a pattern was compared with."""
+    names: list[str] = []
+    matches = TopicPattern.matches
+
+    def note(pattern: TopicPattern, text: str) -> bool:
+        names.append(text)
+        return matches(pattern, text)
+
+    monkeypatch.setattr(TopicPattern, "matches", note)
+    return names
+
+
+def test_internal_topics_match_as_in_kafka() -> None:
+    names = ("__consumer_offsets", "orders", "other")
+    assert _matches(TopicMatches(), ".*o.*s", 1, *names) == ["__consumer_offsets", "orders"]
+
+
+def test_only_new_names_are_matched(matched: list[str]) -> None:
+    matches = TopicMatches()
+    assert _matches(matches, "a.*", 1, "a1", "b1") == ["a1"]
+    matched.clear()
+    assert _matches(matches, "a.*", 1, "a1", "b1") == ["a1"]
+    assert matched == []
+    assert _matches(matches, "a.*", 2, "a1", "b1", "b2", "a0") == ["a0", "a1"]
+    assert sorted(matched) == ["a0", "b2"]
+
+
+def test_names_that_are_gone_match_no_more_until_they_are_back() -> None:
+    matches = TopicMatches()
+    assert _matches(matches, "a.*", 1, "a1", "a2") == ["a1", "a2"]
+    assert _matches(matches, "a.*", 2, "a2") == ["a2"]
+    assert _matches(matches, "a.*", 3, "a2", "a1") == ["a1", "a2"]
+
+
+def test_a_name_that_was_gone_while_nobody_asked_matches_once() -> None:
+    matches = TopicMatches()
+    assert _matches(matches, "a.*", 1, "a1") == ["a1"]
+    assert _matches(matches, "b.*", 2, "b1") == ["b1"]
+    assert _matches(matches, "b.*", 3, "b1", "a1") == ["b1"]
+    assert _matches(matches, "a.*", 3, "b1", "a1") == ["a1"]
+
+
+def test_topics_of_an_older_version_do_not_replace_newer_ones() -> None:
+    matches = TopicMatches()
+    assert _matches(matches, "a.*", 2, "a1", "a2") == ["a1", "a2"]
+    late = matches.begin("a.*", 1, ["a1"], at_once)
+    assert late.topics_version == 2
+    assert _matches(matches, "a.*", 2, "a1", "a2") == ["a1", "a2"]
+
+
+@pytest.mark.parametrize("bound", ["_MATCHES_KEPT_MAX", "_NAMES_KEPT_MAX"])
+def test_matches_are_forgotten_when_there_are_many(
+    monkeypatch: pytest.MonkeyPatch, matched: list[str], bound: str
+) -> None:
+    monkeypatch.setattr(pattern_module, bound, 1)
+    matches = TopicMatches()
+    for pattern in ("a.*", ".*1"):
+        assert _matches(matches, pattern, 1, "a1") == ["a1"]
+    matched.clear()
+    assert _matches(matches, ".*1", 1, "a1") == ["a1"]
+    assert matched == []
+    assert _matches(matches, "a.*", 1, "a1") == ["a1"]
+    assert matched == ["a1"]
+
+
+def test_a_step_matches_few_names(matched: list[str]) -> None:
+    names = [f"a{number}" for number in range(3 * STEP_NAMES_MAX)]
+    matching = TopicMatches().begin("a.*", 1, names, at_once)
+    seen = 0
+    while matching.step(at_once):
+        assert len(matched) - seen <= STEP_NAMES_MAX
+        seen = len(matched)
+    assert len(matched) == len(names)

@@ -114,9 +114,16 @@ def test_epochs_that_are_not_the_members_are_fenced() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"member_id": ""}, {"group_id": ""}, {"rack_id": ""}, {"topics": ()}, {"epoch": -2}],
+    [
+        {"member_id": ""},
+        {"group_id": ""},
+        {"rack_id": ""},
+        {"topics": ()},
+        {"topics": ("t" * 600_000,)},
+        {"epoch": -2},
+    ],
 )
-def test_incomplete_requests_are_refused(changes: dict[str, Any]) -> None:
+def test_incomplete_and_too_large_requests_are_refused(changes: dict[str, Any]) -> None:
     assert refused(lambda: World().share_beat("m1", 0, **changes)) is KafkaCode.INVALID_REQUEST
 
 

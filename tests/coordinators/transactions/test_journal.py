@@ -37,6 +37,8 @@ PRODUCER = ProducerEpoch(7, 0)
 class MemoryPort:
     """A log of batches and markers that is synced when the test says so."""
 
+    batch_bytes_max = 1_000_000
+
     def __init__(self) -> None:
         self.batches: list[LoggedBatch] = []
         self.newest_epoch = 0

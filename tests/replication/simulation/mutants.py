@@ -29,7 +29,7 @@ class _NeverFrozen(Leadership):
     __slots__ = ()
 
     def high_watermark(self, current: int, own_offset: int) -> int:
-        return max(current, min(self._ends(own_offset)))
+        return max(current, self._lowest_end(own_offset))
 
 
 # Before KIP-966: the last one in sync commits alone.

@@ -9,19 +9,30 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from millstream.broker.coordination.creation_quota import CreationQuota
-from millstream.broker.coordination.member_quota import MemberQuota
+from millstream.broker.coordination.member_quota import (
+    Caller,
+    MemberQuota,
+    assignment_bytes,
+    member_bytes,
+)
+from millstream.broker.coordination.pattern_matching import PatternMatching
 from millstream.broker.coordination.shards import Shards, shown
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
 from millstream.cluster.state import TopicState
 from millstream.coordinators.codecs.changes import Change, CommittedOffset
+from millstream.coordinators.consumer.group import ConsumerGroup
+from millstream.coordinators.consumer.heartbeat import HeartbeatRequest, unmatched_pattern
+from millstream.coordinators.consumer.pattern import PatternMatch
 from millstream.coordinators.decision import Decision, Env, Ticket
 from millstream.coordinators.groups import admin, offsets
 from millstream.coordinators.groups.machine import GROUPS, GroupShard
 from millstream.coordinators.groups.settings import GroupSettings, group_settings
-from millstream.coordinators.groups.state import ShardState
+from millstream.coordinators.groups.state import Group, ShardState
 from millstream.coordinators.journal import Decide, Machine, ShardStatus
+from millstream.coordinators.sizes import subscription_bytes
+from millstream.coordinators.streams.group import StreamsGroup
 from millstream.errors import KafkaError
 from millstream.model import NO_TOPIC_ID, OFFSETS_TOPIC
 from millstream.wire.message import Message
@@ -48,6 +59,7 @@ class GroupCoordinators:
         self._creations = creations
         self.shards = Shards(node, topics, OFFSETS_TOPIC, self._topic, machine, self._env)
         self._quota = MemberQuota()
+        self.matching = PatternMatching(node, topics)
         self._settings: GroupSettings | None = None
         self._settings_of: object = None
 
@@ -127,22 +139,85 @@ class GroupCoordinators:
             return refuse(error)
         return shown(answer, show, refuse)
 
-    def admit_group(self, group_id: str, address: str) -> None:
-        """Raises KafkaError where the group is new, and the address has begun too many."""
-        if group_id not in self.shard_for(group_id).state.groups:
-            self._creations.admit(address, now_ms=self._node.now_ms())
+    def admit_group(self, group_id: str, client: str) -> None:
+        """Raises KafkaError where the group is new, and the client has begun too many."""
+        if self._group(group_id) is None:
+            self._creations.admit(client, now_ms=self._node.now_ms())
 
-    def admit_member(self, group_id: str, address: str, size_bytes: int) -> None:
-        """Raises KafkaError where an address has too many members in this node's groups, or has
-        begun too many groups.
+    def admit_member(
+        self,
+        group_id: str,
+        caller: Caller,
+        size_bytes: int,
+        *,
+        member_id: str = "",
+        shared_bytes: int = 0,
+    ) -> None:
+        """A member joins, maybe again, and brings this much; `shared_bytes` are for the whole
+        group. Raises KafkaError where the client has too many or too large members in this node's
+        groups, or has begun too many groups.
 
         Members whose session has expired leave first: one of them may own the instance id that
         the new member brings.
         """
         self.shards.end_what_is_over(group_id)
+        held = member_bytes(self._group(group_id), member_id)
+        if held is None:
+            self._admit(group_id, caller, size_bytes + shared_bytes, members=1)
+        else:
+            self._admit(group_id, caller, max(size_bytes - held, 0) + shared_bytes)
+        self.admit_group(group_id, caller.client)
+
+    def admit_change(
+        self, group_id: str, caller: Caller, size_bytes: int, *, member_id: str
+    ) -> None:
+        """A member that is there brings this much. Raises KafkaError where it has more than
+        before, and the client has no room for that."""
+        held = member_bytes(self._group(group_id), member_id)
+        if held is not None and size_bytes > held:
+            self._admit(group_id, caller, size_bytes - held)
+
+    def admit_assignments(self, group_id: str, caller: Caller, size_bytes: int) -> None:
+        """A leader assigns this much in all. Raises KafkaError as `admit_change`."""
+        grown = size_bytes - assignment_bytes(self._group(group_id))
+        if grown > 0:
+            self._admit(group_id, caller, grown)
+
+    def admit_matches(self, group_id: str, caller: Caller, match: PatternMatch) -> None:
+        """A pattern of a group matches these topics. Raises KafkaError as `admit_change`."""
+        group = self._group(group_id)
+        held = group.pattern_bytes.get(match.pattern, 0) if isinstance(group, ConsumerGroup) else 0
+        grown = subscription_bytes(match.topics, match.pattern) - held
+        if grown > 0:
+            self._admit(group_id, caller, grown)
+
+    def unmatched_pattern(self, heartbeat: HeartbeatRequest) -> str | None:
+        """The pattern that has to be matched before the heartbeat is decided. Raises KafkaError
+        where the group is not here."""
+        self.shard_for(heartbeat.group_id).require_active()
+        group = self._group(heartbeat.group_id)
+        known = group if isinstance(group, ConsumerGroup) else None
+        return unmatched_pattern(known, heartbeat, self._topics.version)
+
+    def has_topology(self, group_id: str) -> bool:
+        group = self._group(group_id)
+        return isinstance(group, StreamsGroup) and group.topology is not None
+
+    def _group(self, group_id: str) -> Group | None:
+        return self.shard_for(group_id).state.groups.get(group_id)
+
+    def _admit(self, group_id: str, caller: Caller, size_bytes: int, *, members: int = 0) -> None:
+        if not size_bytes and not members:
+            return
         groups = (group for shard in self.shards.all for group in shard.state.groups.values())
-        self._quota.admit(address, size_bytes, groups, now_ms=self._node.now_ms())
-        self.admit_group(group_id, address)
+        self._quota.admit(
+            caller,
+            group_id,
+            groups,
+            members=members,
+            size_bytes=size_bytes,
+            now_ms=self._node.now_ms(),
+        )
 
     async def active_shards(self) -> list[GroupShard]:
         """All shards, once what they show is committed. Raises KafkaError while one loads."""

@@ -1,7 +1,8 @@
-"""How many groups, transactional ids and producer ids one address may begin.
+"""How many groups, transactional ids and producer ids one client may begin.
 
 Each of them takes memory and disk for days after its connection has closed, and a name costs its
-inventor nothing. An address may begin many at once, and then as many as it earns with time.
+inventor nothing. A client (a user at an address, or the address where nobody logs in) may begin
+many at once, and then as many as it earns with time.
 """
 
 from typing import Final
@@ -10,30 +11,30 @@ from millstream.errors import KafkaCode, KafkaError
 
 AT_ONCE_MAX: Final = 20_000
 PER_SECOND: Final = 50
-# Above this, addresses that have earned back all that they used are forgotten.
-_ADDRESSES_KEPT: Final = 10_000
+# Above this, clients that have earned back all that they used are forgotten.
+_CLIENTS_KEPT: Final = 10_000
 
 
 class CreationQuota:
     def __init__(self) -> None:
-        # When each address will have earned back all that it used. Absent: it already has.
+        # When each client will have earned back all that it used. Absent: it already has.
         self._earned_back_ms: dict[str, float] = {}
 
-    def admit(self, address: str, *, now_ms: int) -> None:
-        """Raises KafkaError where the address has begun too many."""
+    def admit(self, client: str, *, now_ms: int) -> None:
+        """Raises KafkaError where the client has begun too many."""
         cost_ms = 1000 / PER_SECOND
-        earned_back_ms = max(self._earned_back_ms.get(address, now_ms), now_ms) + cost_ms
+        earned_back_ms = max(self._earned_back_ms.get(client, now_ms), now_ms) + cost_ms
         if earned_back_ms - now_ms > AT_ONCE_MAX * cost_ms:
             raise KafkaError(
                 KafkaCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{address} has begun too many groups, transactional ids and producer ids;"
+                f"{client} has begun too many groups, transactional ids and producer ids;"
                 f" {PER_SECOND} more are possible every second",
             )
-        self._earned_back_ms[address] = earned_back_ms
-        if len(self._earned_back_ms) > _ADDRESSES_KEPT:
+        self._earned_back_ms[client] = earned_back_ms
+        if len(self._earned_back_ms) > _CLIENTS_KEPT:
             self._forget(now_ms)
 
     def _forget(self, now_ms: int) -> None:
         self._earned_back_ms = {
-            address: at_ms for address, at_ms in self._earned_back_ms.items() if at_ms > now_ms
+            client: at_ms for client, at_ms in self._earned_back_ms.items() if at_ms > now_ms
         }

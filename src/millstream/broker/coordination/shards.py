@@ -80,6 +80,10 @@ class PartitionPort:
         return self._partition.log.log_start_offset
 
     @property
+    def batch_bytes_max(self) -> int:
+        return self._partition.log.config.max_message_bytes
+
+    @property
     def has_lease(self) -> bool:
         return self._partition.has_lease
 
@@ -94,7 +98,7 @@ class PartitionPort:
             producer_epoch=producer.epoch,
             is_transactional=transaction is not None,
         )
-        if len(batch) > self._partition.log.config.max_message_bytes:
+        if len(batch) > self.batch_bytes_max:
             raise KafkaError(KafkaCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes")
         if transaction is not None:
             self._partition.log.producers.states.check_epoch(producer.producer_id, producer.epoch)
@@ -136,6 +140,7 @@ class Elsewhere:
     """The port of a shard whose partition is on other nodes. It is never used."""
 
     start_offset = 0
+    batch_bytes_max = 0
     has_lease = False
 
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:

@@ -9,11 +9,11 @@ restart the members start over. The first member leads; `remove` passes the lead
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
 
 from millstream.coordinators.codecs.changes import StoredGroup, StoredMember
 from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_subscription
 from millstream.coordinators.decision import Ticket
+from millstream.coordinators.sizes import optional_texts_bytes, protocols_bytes
 from millstream.errors import KafkaCode, KafkaError
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -26,14 +26,6 @@ class ClassicState(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
-
-
-# What a protocol takes besides its name and its metadata, about.
-_PROTOCOL_BYTES: Final = 100
-
-
-def protocols_bytes(protocols: Iterable[tuple[str, bytes | memoryview]]) -> int:
-    return sum(_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True)
@@ -50,6 +42,17 @@ class ClassicMember:
     is_new: bool = False
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
+    # What it has sent takes so much.
+    size_bytes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.set_protocols(self.protocols)
+
+    def set_protocols(self, protocols: Protocols) -> None:
+        self.protocols = protocols
+        self.size_bytes = protocols_bytes(protocols) + optional_texts_bytes(
+            self.member_id, self.instance_id, self.client_id
+        )
 
     def metadata(self, protocol_name: str | None) -> bytes:
         for name, metadata in self.protocols:
@@ -75,8 +78,8 @@ class ClassicGroup:
     members: dict[str, ClassicMember] = field(default_factory=dict)
     # Member ids by instance id.
     static_members: dict[str, str] = field(default_factory=dict)
-    # Ids given to members that must join again with them.
-    pending_members: set[str] = field(default_factory=set)
+    # Ids given to members that must join again with them, and the host of each.
+    pending_members: dict[str, str] = field(default_factory=dict)
     # Members that have still to sync in this generation.
     pending_sync: set[str] = field(default_factory=set)
     # While a new group waits for more members: how long it may wait, and whether one joined.
@@ -105,7 +108,7 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
-        self.pending_members.discard(member.member_id)
+        self.pending_members.pop(member.member_id, None)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         if self.leader_id is None:

@@ -13,12 +13,12 @@ from millstream.coordinators.classic.group import (
     ClassicMember,
     ClassicState,
     Protocols,
-    protocols_bytes,
 )
 from millstream.coordinators.classic.rebalance import JoinReply, SyncReply
 from millstream.coordinators.codecs.changes import GroupChange
 from millstream.coordinators.codecs.table import encode
 from millstream.coordinators.decision import Deadline, Decision, Env
+from millstream.coordinators.sizes import protocols_bytes
 from millstream.errors import KafkaCode, KafkaError
 
 
@@ -64,7 +64,7 @@ def join(group: ClassicGroup, request: JoinRequest, env: Env) -> Decision[JoinRe
         return _join_static(group, request, env)
     new_id = f"{request.client_id}-{env.new_uuid()}"
     if request.must_know_its_id:
-        group.pending_members.add(new_id)
+        group.pending_members[new_id] = request.client_host
         group.has_member_come = True
         key = rebalance.session_key(group.group_id, new_id)
         return Decision(
@@ -143,7 +143,7 @@ def _renew(
     # The client gave up on the reply and sent the request again: it ignores the old one.
     old = JoinReply(KafkaCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     rebalance.reply_join(member, old, decision)
-    member.protocols = request.protocols
+    member.set_protocols(request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     member.join_ticket = env.ticket

@@ -251,7 +251,7 @@ def remove_member(group: ClassicGroup, member_id: str, env: Env, decision: Decis
 
 
 def remove_pending(group: ClassicGroup, member_id: str, env: Env, decision: Decision[Any]) -> None:
-    group.pending_members.discard(member_id)
+    group.pending_members.pop(member_id, None)
     _end_session(group, member_id, decision)
     if group.state is ClassicState.PREPARING_REBALANCE:
         complete_if_all_joined(group, env, decision)

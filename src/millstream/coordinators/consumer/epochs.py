@@ -7,9 +7,9 @@ All records of a step are one batch: a crash leaves all of them or none.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from millstream.cluster.state import ClusterImage
 from millstream.coordinators.codecs.changes import (
@@ -34,20 +34,9 @@ from millstream.coordinators.consumer.group import (
     ConsumerMember,
     covers,
 )
-from millstream.coordinators.consumer.pattern import compile_pattern
+from millstream.coordinators.consumer.pattern import PatternMatch
 from millstream.coordinators.consumer.reconcile import reconcile
 from millstream.coordinators.decision import Decision, Env
-
-
-@dataclass(frozen=True, slots=True)
-class VisibleTopics:
-    """The topics that a member may describe; `version` changes when that may have changed."""
-
-    version: int
-    includes: Callable[[str], bool]
-
-
-ALL_TOPICS: Final = VisibleTopics(0, lambda name: True)
 
 
 @dataclass(slots=True)
@@ -61,7 +50,9 @@ class News:
     replaced_id: str | None = None
     # What the member reports to own; None: as it last reported.
     reported: Assignment | None = None
-    visible: VisibleTopics = ALL_TOPICS
+    # The version of what it may describe, and what its pattern matches, if that was asked for.
+    visible_version: int = 0
+    matched: PatternMatch | None = None
 
 
 @dataclass(slots=True)
@@ -119,7 +110,7 @@ def _is_settled(group: ConsumerGroup, known: ConsumerMember, news: News, env: En
 
 def _is_matched(group: ConsumerGroup, news: News, env: Env) -> bool:
     seen = group.patterns_seen.get(news.stored.pattern or "")
-    return seen == (env.topics_version, news.visible.version)
+    return seen == (env.topics_version, news.visible_version)
 
 
 def _new_epoch(
@@ -205,30 +196,24 @@ def _drop_unused_patterns(group: ConsumerGroup, draft: _Draft) -> None:
 
 
 def _match_pattern(group: ConsumerGroup, draft: _Draft, news: News, env: Env) -> bool:
-    """Match the member's own pattern again if it is new, or topics or permissions have changed.
+    """Take in what the member's own pattern matches, if it is new, or topics or permissions have
+    changed. What is missing (`unmatched_pattern`) comes with the next heartbeat.
 
     As in Kafka, members with the same pattern share the result: it has the topics that the
     member who asked first may describe.
     """
-    pattern = news.stored.pattern
-    if pattern is None or _is_matched(group, news, env):
+    pattern, match = news.stored.pattern, news.matched
+    if match is None or match.pattern != pattern or _is_matched(group, news, env):
         return False
-    topics = matching_topics(pattern, env.image, news.visible)
     known = draft.patterns.get(pattern)
-    if known is not None and known.topics == topics:
+    if known is not None and known.topics == match.topics:
         # Not before: see `_next_epoch`.
-        group.patterns_seen[pattern] = (env.topics_version, news.visible.version)
+        group.patterns_seen[pattern] = (match.topics_version, match.visible_version)
         return False
-    matched = MatchedTopics(topics, env.topics_version, env.now_ms)
+    matched = MatchedTopics(match.topics, match.topics_version, env.now_ms)
     draft.patterns[pattern] = matched
     draft.records.append(PatternChange(group.group_id, pattern, matched))
     return True
-
-
-def matching_topics(pattern: str, image: ClusterImage, visible: VisibleTopics) -> tuple[str, ...]:
-    """Internal topics too, as in Kafka. Raises KafkaError if the pattern is invalid."""
-    compiled = compile_pattern(pattern)
-    return tuple(sorted(filter(visible.includes, filter(compiled.matches, image.topics))))
 
 
 def topics_hash(names: Iterable[str], image: ClusterImage) -> int:

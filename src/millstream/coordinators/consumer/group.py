@@ -18,6 +18,7 @@ from millstream.coordinators.codecs.changes import (
     MemberState,
     StoredConsumerMember,
 )
+from millstream.coordinators.sizes import consumer_member_bytes, subscription_bytes
 
 # Member epochs with a special meaning.
 JOINING_EPOCH: Final = 0
@@ -32,6 +33,8 @@ UNOWNED: Final = -1
 class ConsumerMember:
     stored: StoredConsumerMember
     current: CurrentAssignment
+    # What `stored` takes.
+    size_bytes: int = 0
 
     @property
     def speaks_classic(self) -> bool:
@@ -52,7 +55,9 @@ class ConsumerGroup:
     target_epoch: int = 0
     target_timestamp_ms: int = 0
     target: dict[str, Assignment] = field(default_factory=dict)
+    # `set_pattern` also notes what each of them takes.
     patterns: dict[str, MatchedTopics] = field(default_factory=dict)
+    pattern_bytes: dict[str, int] = field(default_factory=dict)
     # The epoch in which a partition is owned, by topic id; a partition has at most one owner.
     owned_epochs: dict[UUID, dict[int, int]] = field(default_factory=dict)
     # Not in records: the version of the topics that this group was last checked against, the
@@ -96,11 +101,12 @@ class ConsumerGroup:
     def set_member(self, member_id: str, stored: StoredConsumerMember) -> None:
         member = self.members.get(member_id)
         if member is None:
-            self.members[member_id] = ConsumerMember(stored, no_assignment())
+            member = self.members[member_id] = ConsumerMember(stored, no_assignment())
             if member_id in self._early:
                 self.set_current(member_id, self._early.pop(member_id))
         else:
             member.stored = stored
+        member.size_bytes = consumer_member_bytes(stored)
         if stored.instance_id is not None:
             self.static_members[stored.instance_id] = member_id
 
@@ -133,6 +139,14 @@ class ConsumerGroup:
         self._early.pop(member_id, None)
         if member_id in self.members:
             self.set_current(member_id, no_assignment())
+
+    def set_pattern(self, pattern: str, matched: MatchedTopics) -> None:
+        self.patterns[pattern] = matched
+        self.pattern_bytes[pattern] = subscription_bytes(matched.topics, pattern)
+
+    def remove_pattern(self, pattern: str) -> None:
+        self.patterns.pop(pattern, None)
+        self.pattern_bytes.pop(pattern, None)
 
     def _release(self, current: CurrentAssignment) -> None:
         for assignment in (current.assigned, current.revoking):

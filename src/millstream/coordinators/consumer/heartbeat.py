@@ -16,9 +16,7 @@ from millstream.coordinators.codecs.changes import (
 )
 from millstream.coordinators.consumer.assignors import ASSIGNORS
 from millstream.coordinators.consumer.epochs import (
-    ALL_TOPICS,
     News,
-    VisibleTopics,
     advance,
     member_tombstones,
     without_member,
@@ -32,7 +30,7 @@ from millstream.coordinators.consumer.group import (
     covers,
     no_assignment,
 )
-from millstream.coordinators.consumer.pattern import compile_pattern
+from millstream.coordinators.consumer.pattern import PatternMatch
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.errors import KafkaCode, KafkaError
 
@@ -56,8 +54,10 @@ class HeartbeatRequest:
     pattern: str | None = None
     assignor: str | None = None
     owned: Assignment | None = None
-    # The topics that its pattern may match.
-    visible: VisibleTopics = ALL_TOPICS
+    # The version of what the member may describe, and what its pattern matches. That is needed
+    # where `unmatched_pattern` says so.
+    visible_version: int = 0
+    matched: PatternMatch | None = None
     # From version 1 on, members choose their own ids.
     must_bring_its_id: bool = True
 
@@ -114,8 +114,28 @@ def check(request: HeartbeatRequest, env: Env) -> None:
         )
     if sum(len(name) for name in request.topics or ()) > env.settings.batch_bytes_max // 2:
         raise _refuse("SubscribedTopicNames is too large.")
-    if request.pattern:
-        compile_pattern(request.pattern)
+
+
+def unmatched_pattern(
+    group: ConsumerGroup | None, request: HeartbeatRequest, topics_version: int
+) -> str | None:
+    """The pattern of which a heartbeat needs the matches: it is new, or topics or permissions
+    have changed since it was matched. The caller has it matched, as that may take long."""
+    if is_leaving(request):
+        return None
+    is_joining = request.epoch == JOINING_EPOCH
+    if group is None:
+        return (request.pattern or None) if is_joining else None
+    member = group.members.get(
+        group.static_members.get(request.instance_id or "", request.member_id)
+    )
+    if member is None and not is_joining:
+        return None
+    pattern = request.pattern
+    if pattern is None and member is not None:
+        pattern = member.stored.pattern
+    seen = group.patterns_seen.get(pattern or "")
+    return (pattern or None) if seen != (topics_version, request.visible_version) else None
 
 
 def heartbeat(
@@ -155,7 +175,7 @@ def _news(
     if known is None:
         stored = _stored(request, None)
         fresh = no_assignment()
-        return News(member_id, stored, fresh, True, None, request.owned, request.visible)
+        return _with_match(News(member_id, stored, fresh, True, None, request.owned), request)
     stored = _stored(request, known.stored)
     if request.epoch == JOINING_EPOCH:
         # It starts over and owns nothing: it may get its own partitions back.
@@ -165,9 +185,15 @@ def _news(
         if replaced_id is not None:
             decision.records += member_tombstones(group.group_id, replaced_id)
             decision.deadlines += _no_deadlines(group, replaced_id)
-        owned, visible = request.owned, request.visible
-        return News(member_id, stored, fresh, False, replaced_id, owned, visible)
-    return News(member_id, stored, known.current, False, None, request.owned, request.visible)
+        news = News(member_id, stored, fresh, False, replaced_id, request.owned)
+    else:
+        news = News(member_id, stored, known.current, False, None, request.owned)
+    return _with_match(news, request)
+
+
+def _with_match(news: News, request: HeartbeatRequest) -> News:
+    news.visible_version, news.matched = request.visible_version, request.matched
+    return news
 
 
 def _known_member(

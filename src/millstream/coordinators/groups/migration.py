@@ -160,7 +160,7 @@ def downgrade(
         for member_id, member in left.items():
             assert member.stored.classic is not None
             # The record holds only the chosen protocol; the members know more.
-            classic.members[member_id].protocols = member.stored.classic.protocols
+            classic.members[member_id].set_protocols(member.stored.classic.protocols)
             rebalance.keep_alive(classic, classic.members[member_id], env, following)
         rebalance.prepare_rebalance(classic, env, following)
         return following

@@ -168,7 +168,7 @@ def describe_consumer(state: ShardState, group_id: str) -> Decision[ConsumerGrou
 def share_heartbeat(
     state: ShardState, request: ShareHeartbeatRequest, env: Env
 ) -> Decision[ShareHeartbeatReply]:
-    share_protocol.check(request)
+    share_protocol.check(request, env)
     if request.epoch == LEAVING_EPOCH:
         return share_protocol.leave(share_group(state, request.group_id), request, env)
     if request.epoch != JOINING_EPOCH or request.group_id in state.groups:

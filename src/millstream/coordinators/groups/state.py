@@ -202,7 +202,7 @@ class ShardState:
             case CurrentMemberChange():
                 group.set_current(change.member_id, change.value)
             case PatternChange():
-                group.patterns[change.pattern] = change.value
+                group.set_pattern(change.pattern, change.value)
 
     def _remove_consumer(self, change: ConsumerChange) -> None:
         group = self.groups.get(change.group_id)
@@ -221,7 +221,7 @@ class ShardState:
             case CurrentMemberChange():
                 group.clear_current(change.member_id)
             case PatternChange():
-                group.patterns.pop(change.pattern, None)
+                group.remove_pattern(change.pattern)
 
     def _apply_share(self, change: ShareGroupRecord) -> None:
         group = self.groups.get(change.group_id)
@@ -242,7 +242,7 @@ class ShardState:
             case ShareCurrentMemberChange():
                 group.set_current(change.member_id, change.value)
             case SharePartitionsChange():
-                group.topics = change.value
+                group.set_topics(change.value)
 
     def _remove_share(self, change: ShareGroupRecord) -> None:
         group = self.groups.get(change.group_id)
@@ -261,7 +261,7 @@ class ShardState:
             case ShareCurrentMemberChange():
                 group.clear_current(change.member_id)
             case SharePartitionsChange():
-                group.topics = SharedTopics()
+                group.set_topics(SharedTopics())
 
     def _apply_streams(self, change: StreamsChange) -> None:
         group = self.groups.get(change.group_id)
@@ -284,7 +284,7 @@ class ShardState:
             case StreamsCurrentMemberChange():
                 group.set_current(change.member_id, change.value)
             case TopologyChange():
-                group.topology = change.value
+                group.set_topology(change.value)
 
     def _remove_streams(self, change: StreamsChange) -> None:
         group = self.groups.get(change.group_id)
@@ -304,4 +304,4 @@ class ShardState:
                 if change.member_id in group.members:
                     group.set_current(change.member_id, no_tasks())
             case TopologyChange():
-                group.topology = None
+                group.set_topology(None)

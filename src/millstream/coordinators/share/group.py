@@ -19,6 +19,7 @@ from millstream.coordinators.codecs.changes import (
     SharedTopics,
     StoredShareMember,
 )
+from millstream.coordinators.sizes import share_member_bytes, shared_topics_bytes
 
 ASSIGNOR: Final = "simple"
 
@@ -27,6 +28,8 @@ ASSIGNOR: Final = "simple"
 class ShareMember:
     stored: StoredShareMember
     current: ShareAssignment = field(default_factory=lambda: ShareAssignment(0, 0, {}))
+    # What `stored` takes.
+    size_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class ShareGroup:
     target_timestamp_ms: int = 0
     target: dict[str, Assignment] = field(default_factory=dict)
     topics: SharedTopics = field(default_factory=SharedTopics)
+    topics_bytes: int = 0
     # Not in records: the version of the topics that this group was last checked against, and
     # until when (uptime) the share coordinator may take to begin the partitions of a topic.
     topics_version_seen: int = -1
@@ -58,10 +62,15 @@ class ShareGroup:
         known = self.members.get(member_id)
         if known is None:
             early = self._early.pop(member_id, None)
-            member = ShareMember(stored) if early is None else ShareMember(stored, early)
-            self.members[member_id] = member
+            known = ShareMember(stored) if early is None else ShareMember(stored, early)
+            self.members[member_id] = known
         else:
             known.stored = stored
+        known.size_bytes = share_member_bytes(stored)
+
+    def set_topics(self, topics: SharedTopics) -> None:
+        self.topics = topics
+        self.topics_bytes = shared_topics_bytes(topics)
 
     def remove_member(self, member_id: str) -> None:
         self.members.pop(member_id, None)

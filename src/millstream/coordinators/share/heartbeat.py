@@ -60,7 +60,7 @@ class ShareHeartbeatReply:
     group_epoch: int = 0
 
 
-def check(request: ShareHeartbeatRequest) -> None:
+def check(request: ShareHeartbeatRequest, env: Env) -> None:
     if not request.member_id:
         raise _refuse("MemberId can't be empty.")
     if not request.group_id:
@@ -72,6 +72,8 @@ def check(request: ShareHeartbeatRequest) -> None:
             raise _refuse("SubscribedTopicNames must be set in first request.")
     elif request.epoch < LEAVING_EPOCH:
         raise _refuse("MemberEpoch is invalid.")
+    if sum(len(name) for name in request.topics or ()) > env.settings.batch_bytes_max // 2:
+        raise _refuse("SubscribedTopicNames is too large.")
 
 
 def _refuse(text: str) -> KafkaError:

@@ -22,6 +22,7 @@ from millstream.coordinators.codecs.streams_changes import (
     TaskAssignment,
     Topology,
 )
+from millstream.coordinators.sizes import streams_member_bytes, topology_bytes
 from millstream.coordinators.streams.tasks import TaskOwners
 from millstream.coordinators.streams.topology import ConfiguredTopology, source_topics
 
@@ -38,6 +39,8 @@ FIRST_EPOCH: Final = 1
 class StreamsMember:
     stored: StoredStreamsMember
     current: CurrentTasks
+    # What `stored` takes.
+    size_bytes: int = 0
 
 
 def no_tasks(epoch: int = JOINING_EPOCH) -> CurrentTasks:
@@ -55,6 +58,7 @@ class StreamsGroup:
     validated_topology_epoch: int = -1
     assignment_configs: dict[str, str] = field(default_factory=dict)
     topology: Topology | None = None
+    topology_bytes: int = 0
     members: dict[str, StreamsMember] = field(default_factory=dict)
     target_epoch: int = FIRST_EPOCH
     target_timestamp_ms: int = 0
@@ -106,9 +110,14 @@ class StreamsGroup:
     def set_member(self, member_id: str, stored: StoredStreamsMember) -> None:
         member = self.members.get(member_id)
         if member is None:
-            self.members[member_id] = StreamsMember(stored, no_tasks())
+            member = self.members[member_id] = StreamsMember(stored, no_tasks())
         else:
             member.stored = stored
+        member.size_bytes = streams_member_bytes(stored)
+
+    def set_topology(self, topology: Topology | None) -> None:
+        self.topology = topology
+        self.topology_bytes = 0 if topology is None else topology_bytes(topology)
 
     def remove_member(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
