@@ -37,11 +37,16 @@ class ApacheKafka:
         *,
         settings: dict[str, str] | None = None,
         listeners: dict[str, str] | None = None,
+        member_of: "ApacheKafka | None" = None,
+        node_id: int = 1,
     ) -> None:
-        """`listeners` are more of them: a name in capitals to a security protocol."""
+        """`listeners` are more of them: a name in capitals to a security protocol. A `member_of`
+        another node is a broker of its cluster, and that node its controller."""
         self.data_dir = data_dir
         self._protocols = listeners or {}
         self.port = reserve_port()
+        self._controller = member_of or self
+        self._first_node_id = node_id
         self._controller_port = reserve_port()
         # By name, where each of them is.
         self.addresses = {name: f"127.0.0.1:{reserve_port()}" for name in self._protocols}
@@ -139,19 +144,21 @@ class ApacheKafka:
             found = re.search(r"^node\.id=(\S+)", text, re.MULTILINE)
             if found:
                 return found[1]
-        return "1"
+        return str(self._first_node_id)
 
     def _write_properties(self) -> Path:
-        node_id = self._node_id()
+        controller = self._controller
+        voter = f"127.0.0.1:{controller._controller_port}"
+        is_controller = controller is self
         settings = {
-            "process.roles": "broker,controller",
-            "node.id": node_id,
-            "controller.quorum.voters": f"{node_id}@127.0.0.1:{self._controller_port}",
+            "process.roles": "broker,controller" if is_controller else "broker",
+            "node.id": self._node_id(),
+            "controller.quorum.voters": f"{controller._node_id()}@{voter}",
             "listeners": ",".join(
                 f"{name}://{address}"
                 for name, address in (
                     ("PLAINTEXT", self.bootstrap),
-                    ("CONTROLLER", f"127.0.0.1:{self._controller_port}"),
+                    *([("CONTROLLER", voter)] if is_controller else []),
                     *self.addresses.items(),
                 )
             ),

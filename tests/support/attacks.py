@@ -14,6 +14,7 @@ from millstream.model import NO_TOPIC_ID, Codec
 from millstream.records.batch import CRC_START
 from millstream.records.builder import write_varint
 from millstream.records.compression import compress
+from millstream.records.validation import LIGHT
 from millstream.wire.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from millstream.wire.apis.create_topics import (
     CreatableConfig,
@@ -31,7 +32,12 @@ from millstream.wire.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopic,
 )
-from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from millstream.wire.apis.fetch import (
+    FetchPartition,
+    FetchReplicaState,
+    FetchRequest,
+    FetchTopic,
+)
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from millstream.wire.apis.join_group import JoinGroupProtocol, JoinGroupRequest
@@ -69,12 +75,19 @@ from millstream.wire.apis.streams_group_heartbeat import (
     StreamsTopology,
 )
 from millstream.wire.apis.sync_group import SyncGroupAssignment, SyncGroupRequest
+from millstream.wire.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from millstream.wire.message import Message, Request
 from tests.support.raw_client import RawClient
 from tests.support.telemetry import subscribe
 
 # One below what a request may name: the topic counts, too.
 NAMED_MAX: Final = 199_000
+REPLICA_FETCH_VERSION: Final = 17
+_SMALL_RECORD: Final = b"\x0c\0\0\0\1\1\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +146,17 @@ def batch_of(records: bytes, count: int, timestamp_ms: int, codec: Codec) -> byt
     return struct.pack(">qiibI", 0, len(checked) + 9, 0, 2, crc) + checked
 
 
+def batch_with(value: bytes, timestamp_ms: int, codec: Codec = Codec.NONE) -> bytes:
+    """One record with this value."""
+    record = b"\0\0\0\1" + varint(len(value)) + value + b"\0"
+    return batch_of(varint(len(record)) + record, 1, timestamp_ms, codec)
+
+
+def small_batch(timestamp_ms: int) -> bytes:
+    """One record without key and value."""
+    return batch_of(_SMALL_RECORD, 1, timestamp_ms, Codec.NONE)
+
+
 def header_bomb(timestamp_ms: int, headers: int = 60_000_000) -> bytes:
     """One record with so many empty headers, which compress to next to nothing."""
     record = b"\0\0\0\1\1" + varint(headers) + bytes(2 * headers)
@@ -161,6 +185,14 @@ def produce(data: bytes, topic: str) -> bytes:
         ),
         9,
     )
+
+
+def produce_many(batches: Iterable[bytes], topic: str) -> bytes:
+    """All of them to one partition, in one request."""
+    rows = [ProducePartitionData(index=0, records=data) for data in batches]
+    named = ProduceTopicData(name=topic, partition_data=rows)
+    request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=5000, topic_data=[named])
+    return frame(request, 9)
 
 
 def varint(number: int) -> bytes:
@@ -225,6 +257,23 @@ def future_bomb(client: RawClient, aim: Aim) -> list[bytes]:
 def rejected_records(client: RawClient, aim: Aim) -> list[bytes]:
     create_topic(client, aim.topic, cleanup_policy="compact")
     return [produce(tiny_records(now_ms(), aim.many(1_000_000)), aim.topic)]
+
+
+def many_small_bombs(client: RawClient, aim: Aim) -> list[bytes]:
+    """Each batch unpacks to as much as is unpacked at once of a whole request."""
+    create_topic(client, aim.topic)
+    data = batch_with(bytes(LIGHT - 100), now_ms(), Codec.ZSTD)
+    return [produce_many([data] * 98, aim.topic)] * aim.many(10)
+
+
+def batches_of_garbage(client: RawClient, aim: Aim) -> list[bytes]:
+    """Their checksums are right, and every reader would stumble over them if they were stored."""
+    create_topic(client, aim.topic)
+    found = []
+    for codec in (Codec.NONE, Codec.ZSTD):
+        found.append(produce(batch_of(b"\xff" * 900_000, 1, now_ms(), codec), aim.topic))
+        found.append(produce(batch_of(_SMALL_RECORD, 2**31 - 1, now_ms(), codec), aim.topic))
+    return found * aim.many(50)
 
 
 def lookup_of_bomb(client: RawClient, aim: Aim) -> list[bytes]:
@@ -348,6 +397,49 @@ def fetch_of(topic: str, indexes: Iterable[int], *, session_epoch: int = -1) -> 
     )
 
 
+def fetches_of_a_replica(client: RawClient, aim: Aim) -> list[bytes]:
+    """As node 2, in whichever of its lives: what it claims to have would count as replicated."""
+    create_topic(client, aim.topic)
+    named = [MetadataRequestTopic(name=aim.topic, topic_id=NO_TOPIC_ID)]
+    asked = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+    [topic] = client.ask(asked, 12).topics
+    return [
+        frame(
+            FetchRequest(
+                replica_state=FetchReplicaState(replica_id=2, replica_epoch=epoch),
+                max_wait_ms=0,
+                min_bytes=0,
+                topics=[
+                    FetchTopic(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            FetchPartition(
+                                partition=0, fetch_offset=2**40, partition_max_bytes=1 << 20
+                            )
+                        ],
+                    )
+                ],
+            ),
+            REPLICA_FETCH_VERSION,
+        )
+        for epoch in range(aim.many(1000))
+    ]
+
+
+def commit_markers(client: RawClient, aim: Aim) -> list[bytes]:
+    """Only coordinators decide that transactions are committed."""
+    create_topic(client, aim.topic)
+    topics = [WritableTxnMarkerTopic(name=aim.topic, partition_indexes=[0] * aim.many(NAMED_MAX))]
+    marker = WritableTxnMarker(
+        producer_id=1,
+        producer_epoch=0,
+        transaction_result=True,
+        topics=topics,
+        coordinator_epoch=0,
+    )
+    return [frame(WriteTxnMarkersRequest(markers=[marker]), 1)]
+
+
 def fetches_repeated(client: RawClient, aim: Aim) -> list[bytes]:
     create_topic(client, aim.topic)
     return [fetch_of(aim.topic, [0] * aim.many(NAMED_MAX))]
@@ -410,7 +502,7 @@ def invented_producers(client: RawClient, aim: Aim) -> list[bytes]:
     create_topic(client, aim.topic)
     found = []
     for producer_id in range(aim.many(20_000)):
-        data = bytearray(batch_of(b"\x0c\0\0\0\1\1\0", 1, now_ms(), Codec.NONE))
+        data = bytearray(small_batch(now_ms()))
         data[43:51] = struct.pack(">q", aim.many(10**9) + producer_id)
         data[51:57] = struct.pack(">hi", 0, 0)
         data[17:CRC_START] = crc32c(bytes(data[CRC_START:])).to_bytes(4, "big")
@@ -420,13 +512,20 @@ def invented_producers(client: RawClient, aim: Aim) -> list[bytes]:
 
 def tiny_segments(client: RawClient, aim: Aim) -> list[bytes]:
     create_topic(client, aim.topic, segment_bytes="100")
-    record = batch_of(b"\x0c\0\0\0\1\1\0", 1, now_ms(), Codec.NONE)
-    topic = ProduceTopicData(
-        name=aim.topic,
-        partition_data=[ProducePartitionData(index=0, records=record)] * aim.many(1000),
-    )
-    request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=5000, topic_data=[topic])
-    return [frame(request, 9)] * 3
+    return [produce_many([small_batch(now_ms())] * aim.many(1000), aim.topic)] * 3
+
+
+def tiny_indexes(client: RawClient, aim: Aim) -> list[bytes]:
+    create_topic(client, aim.topic, segment_index_bytes="4", index_interval_bytes="0")
+    return [produce_many([small_batch(now_ms())] * aim.many(1000), aim.topic)] * 3
+
+
+def records_of_all_times(client: RawClient, aim: Aim) -> list[bytes]:
+    create_topic(client, aim.topic, segment_ms="1")
+    began_ms = now_ms() - 10**10
+    batches = [small_batch(began_ms + 1000 * number) for number in range(3 * aim.many(1000))]
+    part = len(batches) // 3
+    return [produce_many(batches[start:][:part], aim.topic) for start in (0, part, 2 * part)]
 
 
 def telemetry_of_fields(client: RawClient, aim: Aim) -> list[bytes]:
@@ -562,6 +661,7 @@ def subtopology(
 ATTACKS: Final = (
     Attack("Produce: 60 million empty headers, future timestamp", future_bomb),
     Attack("Produce: a million records, each rejected", rejected_records),
+    Attack("Produce: 98 batches of 100 bytes, 1 MB each unpacked", many_small_bombs),
     Attack("ListOffsets by time over a stored bomb", lookup_of_bomb),
     Attack("subscription pattern of a wide class, 200 times", wide_pattern),
     Attack("DescribeGroups: 900 KB of metadata, named 1,000 times", groups_described),
@@ -582,6 +682,11 @@ ATTACKS: Final = (
     Attack("JoinGroup: three groups with 50 MB of metadata", large_joins, False),
     Attack("Produce: 20,000 invented producer ids", invented_producers),
     Attack("Produce: segment.bytes=100, three requests", tiny_segments),
+    Attack("Produce: segment.index.bytes=4, three requests", tiny_indexes),
+    Attack("Produce: segment.ms=1 and records of all times", records_of_all_times),
+    Attack("Produce: batches of garbage and of 2^31-1 records", batches_of_garbage),
+    Attack("Fetch: as replica 2, 1,000 guessed broker epochs", fetches_of_a_replica),
+    Attack("WriteTxnMarkers: COMMIT from a client, 199,000 times", commit_markers),
     Attack("PushTelemetry: 500,000 fields, 20 times", telemetry_of_fields),
     Attack("ShareFetch: 199,000 invented partitions", share_fetches_invented),
     Attack("ShareAcknowledge: 60,000 invented offsets", share_acknowledgements_invented),

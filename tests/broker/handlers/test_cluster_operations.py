@@ -29,6 +29,7 @@ from millstream.wire.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from millstream.wire.apis.describe_acls import DescribeAclsRequest
 from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from millstream.wire.apis.describe_log_dirs import DescribeLogDirsRequest
 from millstream.wire.apis.describe_quorum import (
@@ -61,6 +62,26 @@ def test_a_replica_stays_in_the_one_directory(client: RawClient, topic: str, ver
 
     assert codes(directory, topic, 0, 9) == [0, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert codes("/other", topic, 0) == [KafkaCode.LOG_DIR_NOT_FOUND]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_without_an_authorizer_there_are_no_acls_to_describe(
+    client: RawClient, version: int
+) -> None:
+    # MirrorMaker takes this code as a reason to mirror no ACLs, and any other one as a failure.
+    everything = DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    answer = client.ask(everything, version)
+    assert answer.error_code == KafkaCode.SECURITY_DISABLED
+    assert "No Authorizer is configured" in (answer.error_message or "")
+    assert answer.resources == []
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -3,8 +3,10 @@
 Covers broker/handlers.
 """
 
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -45,13 +47,20 @@ from millstream.wire.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchTopic,
 )
-from tests.broker.handlers.exchanges import batch, produce
+from millstream.wire.apis.produce import ProduceRequest
+from millstream.wire.apis.write_txn_markers import WriteTxnMarkersRequest
+from millstream.wire.message import Message, Request
+from tests.broker.handlers.exchanges import batch, fetch, produce
+from tests.support.attacks import Aim, batches_of_garbage, commit_markers, fetches_of_a_replica
 from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
 # More than are read on the loop, so that the longer way is taken.
 MANY = 6_000
+
+A = TypeVar("A", bound=Message)
+AttackFrames = Callable[[RawClient, Aim], list[bytes]]
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +82,38 @@ def list_offsets(topic: str, timestamps: list[int], index: int = 0) -> ListOffse
             )
         ],
     )
+
+
+def sent(client: RawClient, topic: str, attack: AttackFrames, request: type[Request[A]]) -> list[A]:
+    """The answers to a small attack."""
+    frames = attack(client, Aim(topic, scale=0.02))
+    version = struct.unpack_from(">h", frames[0], 6)[0]
+    for each in frames:
+        client.sock.sendall(each)
+    return [client.receive(request, version) for _ in frames]
+
+
+def test_garbage_is_not_stored(client: RawClient, topic: str) -> None:
+    answers = sent(client, topic, batches_of_garbage, ProduceRequest)
+    codes = {row.error_code for one in answers for row in one.responses[0].partition_responses}
+    assert codes == {KafkaCode.INVALID_RECORD}
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+def test_nobody_fetches_as_a_node_that_it_is_not(client: RawClient, topic: str) -> None:
+    answers = sent(client, topic, fetches_of_a_replica, FetchRequest)
+    codes = {row.error_code for one in answers for row in one.responses[0].partitions}
+    assert codes == {KafkaCode.NOT_LEADER_OR_FOLLOWER}
+    assert not any(row.records for one in answers for row in one.responses[0].partitions)
+
+
+def test_clients_commit_no_transaction_in_place_of_its_coordinator(
+    client: RawClient, topic: str
+) -> None:
+    [answer] = sent(client, topic, commit_markers, WriteTxnMarkersRequest)
+    codes = {row.error_code for row in answer.markers[0].topics[0].partitions}
+    assert codes == {KafkaCode.CLUSTER_AUTHORIZATION_FAILED}
+    assert fetch(client, topic, 0).high_watermark == 0
 
 
 def test_metadata_shows_a_topic_once(client: RawClient, topic: str) -> None:

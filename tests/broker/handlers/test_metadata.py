@@ -1,8 +1,11 @@
+import contextlib
 import uuid
 from typing import Any
 
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
+from millstream.testing import Broker
+from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.handlers.exchanges import batch, produce
@@ -57,3 +60,33 @@ def test_an_internal_topic_that_a_client_names_is_as_its_coordinator_needs_it(
         4,
     )
     assert [each.configs[0].value for each in described.results] == ["compact", "compact"]
+
+
+def test_many_connections_that_ask_for_large_topics_all_get_a_whole_answer(
+    broker: Broker, client: RawClient
+) -> None:
+    """They are answered a few at a time: see `long_answers`."""
+    names = [f"large-{uuid.uuid4().hex[:8]}-{number}" for number in range(3)]
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    )
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(20)]
+        creating = [
+            CreatableTopic(
+                name=name, num_partitions=400, replication_factor=1, assignments=[], configs=[]
+            )
+            for name in names
+        ]
+        client.send(CreateTopicsRequest(topics=creating, timeout_ms=60_000), 5)
+        # While the topics change, no two answers are the same.
+        for _ in range(3):
+            for each in others:
+                each.send(request, 4)
+        for each in others:
+            *_, last = [each.receive(MetadataRequest, 4) for _ in range(3)]
+            assert {topic.name for topic in last.topics} == set(names)
+        assert {topic.error_code for topic in client.receive(CreateTopicsRequest, 5).topics} == {0}
+        found = client.ask(request, 4)
+        assert [len(topic.partitions) for topic in found.topics] == [400] * 3
+        assert {one.error_code for topic in found.topics for one in topic.partitions} == {0}

@@ -1,6 +1,7 @@
 """What producers send: accepted, or refused with a code and nothing appended."""
 
 import asyncio
+import itertools
 import time
 from typing import Any
 
@@ -10,6 +11,11 @@ from millstream.broker.handlers import produce as produce_module
 from millstream.errors import KafkaCode
 from millstream.model import Codec
 from millstream.records.batch import split_batches
+from millstream.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementallyAlterableConfig,
+)
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
 from tests.broker.handlers.exchanges import batch, fetch, produce, values_in
@@ -317,3 +323,29 @@ def test_many_topics_in_one_request_are_answered_in_order(client: RawClient, top
     expected[60] = []
     assert codes == expected
     assert fetch(client, topic, 0).high_watermark == 130
+
+
+def test_a_node_remembers_no_more_producers_than_it_may(client: RawClient, topic: str) -> None:
+    ids = itertools.count(10**6)
+
+    def code() -> int:
+        data = batch(b"v", producer_id=next(ids), epoch=0, sequence=0)
+        return int(produce(client, topic, data).error_code)
+
+    set_option(client, "millstream.producers.max", "3")
+    try:
+        codes = [code() for _ in range(10)]
+    finally:
+        set_option(client, "millstream.producers.max", None)
+    assert codes[-1] == KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    assert code() == KafkaCode.NONE
+
+
+def set_option(client: RawClient, name: str, value: str | None) -> None:
+    """Of all nodes, while they run; None deletes it."""
+    config = IncrementallyAlterableConfig(
+        name=name, config_operation=1 if value is None else 0, value=value
+    )
+    resource = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    assert client.ask(request, 1).responses[0].error_code == KafkaCode.NONE

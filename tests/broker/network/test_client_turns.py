@@ -8,7 +8,10 @@ from millstream.broker.network.client_turns import (
     ACTIVE_SECONDS,
     ITERATIONS_MAX,
     REST_SECONDS,
+    SHARED_TURN_SECONDS_MAX,
+    TURN_SECONDS_MAX,
     TURNS_BEFORE_REST,
+    TURNS_OF_A_CROWD,
     ClientTurns,
 )
 
@@ -123,8 +126,12 @@ def test_while_several_addresses_are_active_the_lines_rest_after_a_few_turns(
 ) -> None:
     monkeypatch.setattr(client_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
     turns, seen = ClientTurns(), []
-    for number in range(2 * TURNS_BEFORE_REST + 1):
-        turns.rest("a", lambda number=number: seen.append(number))  # type: ignore[misc]
+
+    def serve() -> None:
+        seen.append(len(seen))
+        turns.rest("a", serve)
+
+    turns.rest("a", serve)
     turns.hear("a", timers.now)
     turns.hear("good", timers.now)
     for rests in (1, 2):
@@ -136,7 +143,38 @@ def test_while_several_addresses_are_active_the_lines_rest_after_a_few_turns(
         assert seconds == REST_SECONDS
         timers.later.clear()
         go_on()
-    assert seen == list(range(2 * TURNS_BEFORE_REST + 1))
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_crowd_behind_one_address_rests_sooner_than_a_single_connection(
+    timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
+    turns, seen = ClientTurns(), []
+    before_rest = TURNS_BEFORE_REST // TURNS_OF_A_CROWD
+    for number in range(before_rest + 2):
+        turns.rest("a", lambda number=number: seen.append(number))  # type: ignore[misc]
+    turns.hear("a", timers.now)
+    turns.hear("good", timers.now)
+    for _ in range(before_rest):
+        timers.soon.pop()()
+        assert not timers.later
+    timers.soon.pop()()
+    assert len(seen) == before_rest
+    assert len(timers.later) == 1
+
+
+def test_turns_are_short_while_several_clients_send(
+    timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_turns.time, "monotonic", timers.time)  # type: ignore[attr-defined]
+    turns = ClientTurns()
+    turns.hear("a", timers.now)
+    timers.now += 2 * ACTIVE_SECONDS
+    turns.hear("a", timers.now)
+    assert turns.turn_seconds() == TURN_SECONDS_MAX
+    turns.hear("good", timers.now)
+    assert turns.turn_seconds() == SHARED_TURN_SECONDS_MAX
 
 
 @pytest.mark.usefixtures("quiet")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from millstream.broker.network import connection as connection_module
 from millstream.broker.network.client_turns import TURN_SECONDS_MAX, ClientTurns
 from millstream.broker.network.connection import (
     IN_FLIGHT_MAX,
@@ -268,7 +269,9 @@ def test_a_reply_that_fails_closes_the_connection() -> None:
     run(test)
 
 
-def test_pipelined_requests_of_one_client_do_not_keep_others_waiting() -> None:
+def test_pipelined_requests_of_one_client_do_not_keep_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class SlowHost(Host):
         """Every request takes two turns' time, on a clock that only they move."""
 
@@ -280,9 +283,7 @@ def test_pipelined_requests_of_one_client_do_not_keep_others_waiting() -> None:
 
     async def test() -> None:
         host = SlowHost()
-        loop = asyncio.get_running_loop()
-        true_time = loop.time
-        loop.time = lambda: true_time() + host.now  # type: ignore[method-assign]
+        monkeypatch.setattr(connection_module, "perf_counter", lambda: host.now)
         busy, other = Client(host), Client(host)
         many = [b"busy %04d" % number for number in range(50)]
         await busy.send(b"".join(frame(body) for body in many))
@@ -405,6 +406,44 @@ def test_memory_of_a_partial_frame_grows_with_what_arrived_not_with_what_is_clai
         partial = client.connection._partial
         assert partial is not None
         assert len(partial._data) <= 65536
+
+    run(test)
+
+
+def test_what_waits_in_the_socket_has_arrived() -> None:
+    """The poller reports a large frame only from time to time."""
+
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        connection = client.connection
+        assert connection.window_began_at is None
+        await client.send(struct.pack(">i", 1 << 20) + bytes(10))
+        await client.settle()
+        assert connection.window_began_at is not None
+        assert (connection.window_bytes, connection.arrived_bytes) == (0, 14)
+        await client.send(bytes(5))
+        await client.settle()
+        assert connection.arrived_bytes == 19
+        await client.send(bytes((1 << 20) - 15))
+        await client.receive(4 + (1 << 20))
+        assert connection.window_began_at is None
+
+    run(test)
+
+
+def test_a_frame_that_had_to_wait_begins_a_window() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        connection = client.connection
+        await client.send(frame(b"gate12345") + frame(bytes(100))[:50])
+        await client.settle()
+        assert connection.window_began_at is None
+        host.waits[b"gate12345"].set_result(None)
+        await client.receive(13)
+        assert connection.window_began_at is not None
+        assert (connection.window_bytes, connection.arrived_bytes) == (50, 50)
 
     run(test)
 

@@ -45,6 +45,23 @@ def test_one_address_leaves_half_to_the_others() -> None:
     assert Frame(memory, "b").grow(FREE_BYTES_MAX + 1)
 
 
+def test_frames_that_wait_to_be_decoded_keep_the_client_from_sending_more() -> None:
+    memory = RequestMemory(LIMIT)
+    held = [memory.hold("a", LARGE) for _ in range(2)]
+    assert memory.held_bytes == 2 * LARGE
+    first, second = Frame(memory), Frame(memory)
+    # One that is the first to wait may be completed.
+    assert first.grow(LARGE)
+    assert not second.grow(LARGE)
+    for account in held:
+        memory.release(account)
+        memory.release(account)
+    first.end()
+    assert second.calls
+    assert second.grow(LARGE)
+    assert memory.held_bytes == LARGE
+
+
 def test_small_frames_never_wait() -> None:
     memory = RequestMemory(LIMIT)
     for _ in range(30):

@@ -97,3 +97,14 @@ def test_what_somebody_keeps_is_left_as_it_is() -> None:
     free([request([one])])
     del one
     assert [partition.partition_index for partition in kept] == list(range(1_000))
+
+
+def test_what_was_prepared_from_a_request_is_freed_too() -> None:
+    partitions: list[Message] = [*topic(1_000).partitions]
+    deaths = Deaths(partitions)
+    named = {("t", index): partition for index, partition in enumerate(partitions)}
+    remains: list[object] = [(list(named.values()), set(named)), named]
+    del partitions, named
+    assert deaths.count == 0
+    free(remains)
+    assert deaths.count == 1_000

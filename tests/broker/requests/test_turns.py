@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ class FakeConnection:
 
 @pytest.fixture
 def request_of() -> Request:
-    return Request(None, FakeConnection())  # type: ignore[arg-type]
+    return Request(SimpleNamespace(api_key=3), FakeConnection())  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -190,6 +191,25 @@ async def test_a_large_request_is_prepared_in_a_thread(request_of: Request) -> N
     threads.clear()
     assert await turns.prepared(request_of, work) == ["a", "b"]
     assert threads[0] is not here
+
+
+@pytest.mark.usefixtures("no_time")
+@running
+async def test_long_answers_may_be_combined_in_a_thread(request_of: Request) -> None:
+    turns = Turns()
+    threads = []
+
+    def reverse(answers: list[DeletedGroup]) -> Any:
+        def work(each: Each) -> list[DeletedGroup]:
+            threads.append(threading.current_thread())
+            return list(each(answers))[::-1]
+
+        return turns.prepare(request_of, work, combine)
+
+    found: Any = turns.answer_each(request_of, "abc", answer, reverse)
+    assert names(await found) == ["c", "b", "a"]
+    assert threads[0] is not threading.current_thread()
+    assert request_of.prepared == ([answer("c"), answer("b"), answer("a")],)
 
 
 @running

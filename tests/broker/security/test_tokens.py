@@ -207,4 +207,5 @@ def test_expired_tokens_are_removed() -> None:
             code = client.ask(request, 2).error_code
             if code == KafkaCode.DELEGATION_TOKEN_NOT_FOUND:
                 break
-            assert code == KafkaCode.DELEGATION_TOKEN_EXPIRED
+            # It lives for a millisecond, and the first request may be quicker.
+            assert code in (KafkaCode.NONE, KafkaCode.DELEGATION_TOKEN_EXPIRED)

@@ -1,7 +1,10 @@
-"""The throttle of a round, and the child process that runs the Python loops."""
+"""The throttle of a round, and the child process that runs large ones."""
 
 import asyncio
 import itertools
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -111,15 +114,30 @@ def test_thread_and_child_write_the_same_files(
     planned: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []
-    for implementation in (COMPILED, PURE):
+    for implementation, in_thread_bytes_max in ((COMPILED, 1 << 30), (COMPILED, 0), (PURE, 0)):
         monkeypatch.setattr(compaction_worker, "IMPLEMENTATION", implementation)
+        monkeypatch.setattr(compaction_worker, "IN_THREAD_BYTES_MAX", in_thread_bytes_max)
         segments = asyncio.run(collect(planned, Throttle(NO_LIMIT)))
         files = sorted(Path(planned.directory).glob("*.cleaned"))
         written.append((segments, {file.name: file.read_bytes() for file in files}))
     assert len(written[0][0]) > 1
-    assert written[0] == written[1]
+    assert written[0] == written[1] == written[2]
 
 
+def test_a_child_ends_with_its_node(planned: Round) -> None:
+    command = [sys.executable, "-m", "millstream.broker.upkeep.compaction_worker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        # So slow that it is in the middle of its first segment.
+        task = [planned.to_plain(), 1.0, PURE.NAME]
+        child.stdin.write(json.dumps(task).encode() + b"\n")
+        child.stdin.close()
+        assert child.wait(60) == 1
+        assert child.stdout.read() == b""
+
+
+# In a thread, and in a child.
 @pytest.mark.parametrize("implementation", BOTH)
 def test_damage_and_missing_files_are_told(
     planned: Round, implementation: Implementation, monkeypatch: pytest.MonkeyPatch

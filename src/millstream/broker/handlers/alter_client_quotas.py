@@ -1,6 +1,7 @@
 """AlterClientQuotas (49), versions 0-1: each entity gets its own error code."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from millstream.broker.node.state import NodeState
@@ -13,9 +14,11 @@ from millstream.security.quotas import check_address, checked_quotas
 from millstream.wire.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    AlteredQuotaEntity,
     AlteredQuotas,
     AlteredQuotasResult,
 )
+from millstream.wire.apis.describe_client_quotas import QuotaComponent
 from millstream.wire.message import Message
 
 HOLDS_NEXT_REQUEST = True
@@ -23,6 +26,7 @@ HOLDS_NEXT_REQUEST = True
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
+_KINDS: Final = (USER, CLIENT_ID, IP)
 
 
 async def handle(
@@ -62,10 +66,12 @@ def refuse(request: Request, body: AlterClientQuotasRequest, code: KafkaCode) ->
     )
 
 
-def check_types(kinds: Sequence[str]) -> None:
+def check_types(entity: Iterable[AlteredQuotaEntity | QuotaComponent]) -> None:
     """Raises KafkaError."""
+    # The fourth repeats one, or is unknown: more need not be looked at.
+    kinds = [one.entity_type for one in islice(entity, len(_KINDS) + 1)]
     for kind in kinds:
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in _KINDS:
             raise KafkaError(
                 KafkaCode.UNSUPPORTED_VERSION,
                 f"unknown entity type {kind!r}; use {USER}, {CLIENT_ID} or {IP}",
@@ -77,8 +83,8 @@ def check_types(kinds: Sequence[str]) -> None:
 
 
 def _entity(wanted: AlteredQuotas) -> ClientEntity:
+    check_types(wanted.entity)
     names = {one.entity_type: one.entity_name for one in wanted.entity}
-    check_types([one.entity_type for one in wanted.entity])
     if not names:
         raise KafkaError(KafkaCode.INVALID_REQUEST, "no user, client-id or ip is named")
     if "" in names.values():

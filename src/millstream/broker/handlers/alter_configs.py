@@ -1,7 +1,7 @@
 """AlterConfigs (33), versions 0-2: replaces all settings of a resource."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from millstream.broker.handlers.describe_configs import broker_of, require, resource_name
 from millstream.broker.node.state import NodeState
@@ -20,6 +20,9 @@ from millstream.wire.apis.alter_configs import (
 from millstream.wire.apis.incremental_alter_configs import IncrementalAlterConfigsResource
 
 HOLDS_NEXT_REQUEST = True
+
+# Of one resource. None has a third of it.
+_OPTIONS_MAX: Final = 1_000
 
 Resource = TypeVar("Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
 
@@ -65,6 +68,8 @@ async def alter_each(
         try:
             if _key(resource) in twice:
                 raise KafkaError(KafkaCode.INVALID_REQUEST, "resource named twice in one request")
+            if len(resource.configs) > _OPTIONS_MAX:
+                raise KafkaError(KafkaCode.INVALID_REQUEST, "more options than there are")
             require(permissions, request, resource.resource_type, resource.resource_name)
             await change(resource)
             if not validate_only:

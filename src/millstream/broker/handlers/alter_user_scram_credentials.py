@@ -1,12 +1,15 @@
 """AlterUserScramCredentials (51), version 0."""
 
+from typing import Final
+
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.pacing import Each
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
 from millstream.broker.security.logins import Logins
 from millstream.cluster.client_entities import ClientEntity
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.security.sasl.scram_changes import Change, Deletion, Upsertion, decide_changes
 from millstream.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -17,6 +20,9 @@ from millstream.wire.message import Message
 
 HOLDS_NEXT_REQUEST = True
 
+# As many as Kafka's controller decides at once. Each is kept until all are decided.
+_CHANGES_MAX: Final = 10_000
+
 
 async def handle(
     node: NodeState,
@@ -26,9 +32,16 @@ async def handle(
     request: Request,
     body: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse:
-    decided = decide_changes(_changes(body), dict(logins.scram.users()))
+    if len(body.deletions) + len(body.upsertions) > _CHANGES_MAX:
+        raise ProtocolError("a request with too many users")
+    known = dict(logins.scram.users())
+    pace = turns.pace(request)
+    # In a thread, however few: each verifier is computed from a password.
+    decided = await turns.in_thread(
+        lambda: list(decide_changes(_changes(pace, body), known).items())
+    )
     results = []
-    async for user, change in turns.each(request, list(decided.items())):
+    async for user, change in turns.each(request, decided):
         answer = AlterUserScramCredentialsResult(user=user, error_code=KafkaCode.NONE)
         try:
             if isinstance(change, KafkaError):
@@ -40,8 +53,11 @@ async def handle(
             )
             permissions.report_change(request, f"SCRAM credentials of user {user!r}: {text}")
         except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            failed = error.kept()
+            answer.error_code, answer.error_message = failed.code, failed.message
         results.append(answer)
+    if request.is_long:
+        turns.free_soon(request, decided)
     return AlterUserScramCredentialsResponse(results=results)
 
 
@@ -55,16 +71,16 @@ def refuse(request: Request, body: AlterUserScramCredentialsRequest, code: Kafka
     )
 
 
-def _changes(body: AlterUserScramCredentialsRequest) -> list[Change]:
-    deletions = [Deletion(each.name, each.mechanism) for each in body.deletions]
+def _changes(each: Each, body: AlterUserScramCredentialsRequest) -> list[Change]:
+    deletions = [Deletion(one.name, one.mechanism) for one in each(body.deletions)]
     upsertions = [
         Upsertion(
-            each.name,
-            each.mechanism,
-            each.iterations,
-            bytes(each.salt),
-            bytes(each.salted_password),
+            one.name,
+            one.mechanism,
+            one.iterations,
+            bytes(one.salt),
+            bytes(one.salted_password),
         )
-        for each in body.upsertions
+        for one in each(body.upsertions)
     ]
     return [*deletions, *upsertions]

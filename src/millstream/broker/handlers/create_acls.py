@@ -3,6 +3,7 @@
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.broker.security.acls import DISABLED, in_words, read_binding, read_each
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import Binding
@@ -17,11 +18,17 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    node: NodeState, permissions: Permissions, request: Request, body: CreateAclsRequest
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: CreateAclsRequest,
 ) -> CreateAclsResponse:
     if permissions.authorizer is None:
-        return CreateAclsResponse(results=[_result(DISABLED.error()) for _ in body.creations])
-    wanted = read_each(read_binding, body.creations)
+        return CreateAclsResponse(results=[_result(DISABLED.error())] * len(body.creations))
+    wanted = await turns.prepared(
+        request, lambda each: read_each(read_binding, each(body.creations))
+    )
     valid = [one for one in wanted if isinstance(one, Binding)]
     failure: KafkaError | None = None
     try:
@@ -29,15 +36,18 @@ async def handle(
     except KafkaError as error:
         failure = error.kept()
     else:
-        for one in valid:
+        async for one in turns.each(request, valid):
             permissions.report_change(request, f"added ACL: {in_words(one)}")
     return CreateAclsResponse(
-        results=[_result(failure if isinstance(one, Binding) else one) for one in wanted]
+        results=[
+            _result(failure if isinstance(one, Binding) else one)
+            async for one in turns.each(request, wanted)
+        ]
     )
 
 
 def refuse(request: Request, body: CreateAclsRequest, code: KafkaCode) -> Message:
-    return CreateAclsResponse(results=[_result(KafkaError(code)) for _ in body.creations])
+    return CreateAclsResponse(results=[_result(KafkaError(code))] * len(body.creations))
 
 
 def _result(error: KafkaError | None) -> AclCreationResult:

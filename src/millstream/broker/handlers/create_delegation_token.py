@@ -14,6 +14,7 @@ from millstream.wire.apis.create_delegation_token import (
 )
 
 HOLDS_NEXT_REQUEST = True
+NAMES_FEW = True
 
 
 async def handle(

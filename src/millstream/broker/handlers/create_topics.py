@@ -6,6 +6,7 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests import config_view
 from millstream.broker.requests.mutations import mutations, mute
+from millstream.broker.requests.pacing import Each
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns
@@ -39,7 +40,9 @@ async def handle(
     request: Request,
     body: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
-    wanted = [_new_topic(topic) async for topic in turns.each(request, body.topics)]
+    wanted = await turns.prepared(
+        request, lambda each: [_new_topic(each, topic) for topic in each(body.topics)]
+    )
     refused = _refused(permissions, request, wanted)
     changes = mutations(quotas, request, strict_from=_STRICT_FROM)
     for topic in [] if body.validate_only else wanted:
@@ -80,13 +83,13 @@ def _refused(
     }
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
+def _new_topic(each: Each, topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments={a.partition_index: list(a.broker_ids) for a in topic.assignments},
-        configs={c.name: c.value for c in topic.configs},
+        assignments={a.partition_index: list(a.broker_ids) for a in each(topic.assignments)},
+        configs={c.name: c.value for c in each(topic.configs)},
     )
 
 

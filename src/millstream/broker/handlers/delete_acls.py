@@ -3,6 +3,7 @@
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.broker.security.acls import DISABLED, in_words, read_each, read_filter
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import Binding, BindingFilter
@@ -18,28 +19,37 @@ HOLDS_NEXT_REQUEST = True
 
 
 async def handle(
-    node: NodeState, permissions: Permissions, request: Request, body: DeleteAclsRequest
+    node: NodeState,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: DeleteAclsRequest,
 ) -> DeleteAclsResponse:
     if permissions.authorizer is None:
-        return DeleteAclsResponse(filter_results=[_failed(DISABLED.error()) for _ in body.filters])
-    wanted = read_each(read_filter, body.filters)
+        return _all_failed(body, DISABLED.error())
+    wanted = await turns.prepared(request, lambda each: read_each(read_filter, each(body.filters)))
     valid = [one for one in wanted if isinstance(one, BindingFilter)]
     try:
         deleted = await node.metadata.delete_acls(valid)
     except KafkaError as error:
-        return DeleteAclsResponse(filter_results=[_failed(error) for _ in body.filters])
+        return _all_failed(body, error)
     for one in dict.fromkeys(binding for some in deleted for binding in some):
         permissions.report_change(request, f"deleted ACL: {in_words(one)}")
     found = iter(deleted)
     return DeleteAclsResponse(
         filter_results=[
-            _failed(one) if isinstance(one, KafkaError) else _matched(next(found)) for one in wanted
+            _failed(one) if isinstance(one, KafkaError) else _matched(next(found))
+            async for one in turns.each(request, wanted)
         ]
     )
 
 
 def refuse(request: Request, body: DeleteAclsRequest, code: KafkaCode) -> Message:
-    return DeleteAclsResponse(filter_results=[_failed(KafkaError(code)) for _ in body.filters])
+    return _all_failed(body, KafkaError(code))
+
+
+def _all_failed(body: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
+    return DeleteAclsResponse(filter_results=[_failed(error)] * len(body.filters))
 
 
 def _failed(error: KafkaError) -> DeleteAclsFilterResult:

@@ -30,11 +30,15 @@ def handle(
     request: Request,
     body: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
-    return turns.answer_each(
+    return turns.prepare(
         request,
-        dict.fromkeys(body.groups_names),
-        lambda group_id: _delete(groups, coordination, permissions, request, group_id),
-        lambda results: DeleteGroupsResponse(results=results),
+        lambda each: dict.fromkeys(each(body.groups_names)),
+        lambda wanted: turns.answer_each(
+            request,
+            wanted,
+            lambda group_id: _delete(groups, coordination, permissions, request, group_id),
+            lambda results: DeleteGroupsResponse(results=results),
+        ),
     )
 
 

@@ -28,8 +28,8 @@ HOLDS_NEXT_REQUEST = True
 
 TO_HIGH_WATERMARK: Final = -1
 
-# The response for a partition, and the wait for its followers, if there is one.
-Deletion = tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None] | None"]
+# The responses for partitions that wait for their followers, with the waits.
+Waits = list[tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None]"]]
 
 
 async def handle(
@@ -40,49 +40,62 @@ async def handle(
     body: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse:
     # Of a partition that is named twice the last offset counts, as in Kafka.
-    wanted = {
-        (topic.name, partition.partition_index): partition
-        for topic in body.topics
-        for partition in topic.partitions
-    }
+    wanted = await turns.prepared(
+        request,
+        lambda each: {
+            (topic.name, partition.partition_index): partition
+            for topic in each(body.topics)
+            for partition in each(topic.partitions)
+        },
+    )
+    waits: Waits = []
     deletions = [
-        _delete(node, permissions, request, topic, partition)
+        _delete(node, permissions, request, topic, partition, waits)
         async for (topic, _), partition in turns.each(request, wanted.items())
     ]
-    await _wait_for_followers(node, deletions, body.timeout_ms)
-    answers = zip((topic for topic, _ in wanted), (each for each, _ in deletions), strict=True)
-    return DeleteRecordsResponse(
-        topics=[
+    ends_at = asyncio.get_running_loop().time() + max(body.timeout_ms, 0) / 1000
+    is_kept = await _keep(node)
+    await _wait_for_followers(waits, ends_at)
+    if not is_kept:
+        async for one in turns.each(request, deletions):
+            _take_back(one, KafkaCode.KAFKA_STORAGE_ERROR)
+    answers = zip((topic for topic, _ in wanted), deletions, strict=True)
+    topics = await turns.prepared(
+        request,
+        lambda each: [
             DeleteRecordsTopicResponse(name=topic, partitions=partitions)
-            for topic, partitions in by_topic(answers).items()
-        ]
+            for topic, partitions in each(by_topic(each(answers)).items())
+        ],
     )
+    if request.is_long:
+        turns.free_soon(request, deletions)
+    return DeleteRecordsResponse(topics=topics)
 
 
-async def _wait_for_followers(node: NodeState, deletions: list[Deletion], timeout_ms: int) -> None:
-    waits = [wait for _, wait in deletions if wait is not None]
-    deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
-    # Deleted records must not come back after a crash.
+async def _keep(node: NodeState) -> bool:
+    """Deleted records must not come back after a crash. If this fails, nothing is promised."""
     try:
         await node.disk.checkpoint()
-        is_kept = node.disk.failure is None
     except NoSpace:
-        is_kept = False
-    if waits:
-        left_seconds = max(deadline - asyncio.get_running_loop().time(), 0)
-        await asyncio.wait(waits, timeout=left_seconds)
-    for partition, wait in deletions:
-        code = _code_of(wait)
-        if not is_kept and code == KafkaCode.NONE:
-            # The checkpoint was not written, so nothing is promised.
-            code = KafkaCode.KAFKA_STORAGE_ERROR
-        if partition.error_code == KafkaCode.NONE and code != KafkaCode.NONE:
-            partition.error_code, partition.low_watermark = code, -1
+        return False
+    return node.disk.failure is None
 
 
-def _code_of(wait: "asyncio.Future[None] | None") -> KafkaCode:
-    if wait is None:
-        return KafkaCode.NONE
+async def _wait_for_followers(waits: Waits, ends_at: float) -> None:
+    if not waits:
+        return
+    left_seconds = max(ends_at - asyncio.get_running_loop().time(), 0)
+    await asyncio.wait([wait for _, wait in waits], timeout=left_seconds)
+    for partition, wait in waits:
+        _take_back(partition, _code_of(wait))
+
+
+def _take_back(partition: DeleteRecordsPartitionResponse, code: KafkaCode) -> None:
+    if partition.error_code == KafkaCode.NONE and code != KafkaCode.NONE:
+        partition.error_code, partition.low_watermark = code, -1
+
+
+def _code_of(wait: "asyncio.Future[None]") -> KafkaCode:
     if not wait.done():
         # The deletion continues anyway; the client may ask again.
         wait.cancel()
@@ -100,7 +113,8 @@ def _delete(
     request: Request,
     topic: str,
     wanted: DeleteRecordsPartition,
-) -> Deletion:
+    waits: Waits,
+) -> DeleteRecordsPartitionResponse:
     answer = DeleteRecordsPartitionResponse(
         partition_index=wanted.partition_index, low_watermark=-1, error_code=KafkaCode.NONE
     )
@@ -110,10 +124,12 @@ def _delete(
             raise KafkaError(KafkaCode.INVALID_TOPIC_EXCEPTION)
         partition = node.partitions.get(topic, wanted.partition_index)
         answer.low_watermark = _move_start(partition, wanted.offset)
-        return answer, partition.wait_deleted(answer.low_watermark)
+        wait = partition.wait_deleted(answer.low_watermark)
+        if wait is not None:
+            waits.append((answer, wait))
     except KafkaError as error:
         answer.error_code = error.code
-        return answer, None
+    return answer
 
 
 def _move_start(partition: Partition, offset: int) -> int:

@@ -14,6 +14,8 @@ from millstream.wire.apis.delete_share_group_state import (
     DeleteStateResult,
 )
 
+NAMES_FEW = True
+
 
 async def handle(
     sharing: Sharing, request: Request, body: DeleteShareGroupStateRequest

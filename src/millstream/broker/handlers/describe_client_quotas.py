@@ -19,6 +19,7 @@ from millstream.wire.apis.describe_client_quotas import (
 )
 from millstream.wire.message import Message
 
+NAMES_FEW = True
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _ANY: Final = 2
@@ -28,7 +29,7 @@ def handle(
     node: NodeState, request: Request, body: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
-        check_types([component.entity_type for component in body.components])
+        check_types(body.components)
         for component in body.components:
             _check_match(component)
     except KafkaError as error:

@@ -15,6 +15,8 @@ from millstream.wire.apis.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 
+NAMES_FEW = True
+
 
 def handle(
     tokens: Tokens,

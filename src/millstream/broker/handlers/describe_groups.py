@@ -41,12 +41,16 @@ def handle(
             operations = permissions.operations(request, ResourceType.GROUP, group_id)
         return _describe(groups, request, group_id, operations)
 
-    return turns.answer_each(
+    return turns.prepare(
         request,
-        dict.fromkeys(body.groups),
-        answer,
-        lambda groups: DescribeGroupsResponse(groups=groups),
-        Weight(_weight, _too_large),
+        lambda each: dict.fromkeys(each(body.groups)),
+        lambda wanted: turns.answer_each(
+            request,
+            wanted,
+            answer,
+            lambda groups: DescribeGroupsResponse(groups=groups),
+            Weight(_weight, _too_large),
+        ),
     )
 
 

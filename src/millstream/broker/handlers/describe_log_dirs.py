@@ -4,6 +4,7 @@ import os
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode
 from millstream.replication.partition import Partition
 from millstream.wire.apis.describe_log_dirs import (
@@ -16,14 +17,15 @@ from millstream.wire.apis.describe_log_dirs import (
 from millstream.wire.message import Message
 
 
-def handle(
-    node: NodeState, request: Request, body: DescribeLogDirsRequest
+async def handle(
+    node: NodeState, turns: Turns, request: Request, body: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     if node.disk.failure is not None:
         failed = _directory(node, KafkaCode.KAFKA_STORAGE_ERROR, [])
         return DescribeLogDirsResponse(error_code=KafkaCode.NONE, results=[failed])
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in _wanted(node, body):
+    wanted = await _wanted(node, turns, request, body)
+    async for partition in turns.each(request, wanted):
         where = partition.topic_partition
         by_topic.setdefault(where.topic, []).append(
             DescribeLogDirsPartition(
@@ -43,14 +45,23 @@ def refuse(request: Request, body: DescribeLogDirsRequest, code: KafkaCode) -> M
     return DescribeLogDirsResponse(error_code=code, results=[])
 
 
-def _wanted(node: NodeState, body: DescribeLogDirsRequest) -> list[Partition]:
-    if body.topics is None:
+async def _wanted(
+    node: NodeState, turns: Turns, request: Request, body: DescribeLogDirsRequest
+) -> list[Partition]:
+    topics = body.topics
+    if topics is None:
         return list(node.partitions)
-    named = dict.fromkeys(
-        (topic.topic, index) for topic in body.topics for index in topic.partitions
+    named = await turns.prepared(
+        request,
+        lambda each: dict.fromkeys(
+            each((topic.topic, index) for topic in topics for index in topic.partitions)
+        ),
     )
-    found = (node.partitions.find(*where) for where in named)
-    return [partition for partition in found if partition is not None]
+    return [
+        partition
+        async for where in turns.each(request, named)
+        if (partition := node.partitions.find(*where)) is not None
+    ]
 
 
 def _directory(

@@ -41,13 +41,17 @@ def _answer_all(
     request: Request,
     wanted: Collection[tuple[str, int]],
 ) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
-    def combine(partitions: list[DescribeProducersPartition]) -> DescribeProducersResponse:
+    def combine(
+        partitions: list[DescribeProducersPartition],
+    ) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
         named = zip((topic for topic, _ in wanted), partitions, strict=True)
-        return DescribeProducersResponse(
-            topics=[
+        return turns.prepare(
+            request,
+            lambda each: [
                 DescribeProducersTopicResponse(name=topic, partitions=found)
-                for topic, found in by_topic(named).items()
-            ]
+                for topic, found in each(by_topic(each(named)).items())
+            ],
+            lambda topics: DescribeProducersResponse(topics=topics),
         )
 
     return turns.answer_each(

@@ -20,6 +20,7 @@ from millstream.wire.apis.describe_quorum import (
 )
 from millstream.wire.message import Message
 
+NAMES_FEW = True
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 

@@ -24,10 +24,11 @@ async def handle(
     request: Request,
     body: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse:
+    wanted = await turns.prepared(request, lambda each: dict.fromkeys(each(body.transactional_ids)))
     return DescribeTransactionsResponse(
         transaction_states=[
             await _one(transactions, permissions, request, name)
-            async for name in turns.each(request, dict.fromkeys(body.transactional_ids))
+            async for name in turns.each(request, wanted)
         ]
     )
 

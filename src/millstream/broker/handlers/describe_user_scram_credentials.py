@@ -19,7 +19,9 @@ from millstream.wire.message import Message
 async def handle(
     logins: Logins, turns: Turns, request: Request, body: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    named = Counter(each.name for each in body.users or ())
+    named = await turns.prepared(
+        request, lambda each: Counter(user.name for user in each(body.users or ()))
+    )
     wanted = list(named) or [user for user, _ in logins.scram.users()]
     results = []
     async for user in turns.each(request, wanted):

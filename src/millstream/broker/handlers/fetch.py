@@ -61,6 +61,10 @@ _PARTITIONS_COMPARED_MAX: Final = 4_000
 # Records of one partition that are copied into the response: for so few `sendfile`, and the
 # question whether they are cached, take longer than a copy.
 _COPIED_BYTES_MAX: Final = 16 << 10
+# Of a whole response to a follower, which may get several batches with each: a copy leaves in one
+# piece, with the bytes around the records, and wakes the follower once. Larger memory would come
+# from the kernel page by page.
+_COPIED_TO_REPLICA_BYTES_MAX: Final = 96 << 10
 # How often a fetch waits for delivery times. Once is enough, unless what was found is forgotten
 # before it is used.
 _SEARCHES_MAX: Final = 3
@@ -88,15 +92,19 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     if cursor.end - cursor.position > _FRAME_BYTES_MAX:
         frame = kept_frame(cursor.data)
         kept = Cursor(frame, cursor.position, PARTITIONS_MAX, each=parts.turns.pace(request))
-        return Pending(_handle_large(parts, request, kept), gate=True)
+        return Pending(_handle_large(parts, request, kept, len(frame)), gate=True)
     return _handle(parts, request, read_fetch_request(cursor, request.version))
 
 
-async def _handle_large(parts: Parts, request: Request, cursor: Cursor) -> Pieces:
+async def _handle_large(parts: Parts, request: Request, cursor: Cursor, size_bytes: int) -> Pieces:
     turns = parts.turns
-    async with turns.large_request():
-        stop_if_abandoned(request)
-        body = await turns.in_thread(partial(read_fetch_request, cursor, request.version))
+    release = request.connection.hold_memory(size_bytes)
+    try:
+        async with turns.large_request():
+            stop_if_abandoned(request)
+            body = await turns.in_thread(partial(read_fetch_request, cursor, request.version))
+    finally:
+        release()
     try:
         return await settled(_handle(parts, request, body))
     finally:
@@ -326,6 +334,10 @@ class _Fetch:
             self._timer.cancel()
         remove_from_all(self._watched, self._wait)
 
+    def end_long(self) -> None:
+        """It takes no more turns."""
+        self._parts.turns.long_answers.end(self._request)
+
     def finish(self, _: "asyncio.Future[None]") -> Pieces:
         """The wait is over."""
         self.end_wait()
@@ -350,7 +362,18 @@ class _Fetch:
         return reads
 
     def answer(self, reads: list[Read]) -> Pieces:
-        return _answer(self._request, self._session, reads, is_incremental=self._is_incremental)
+        copied_bytes_max = _COPIED_BYTES_MAX
+        if self._body.replica_id >= 0:
+            size_bytes = sum(result.records_bytes for _, result in reads)
+            if size_bytes <= _COPIED_TO_REPLICA_BYTES_MAX:
+                copied_bytes_max = size_bytes
+        return _answer(
+            self._request,
+            self._session,
+            reads,
+            is_incremental=self._is_incremental,
+            copied_bytes_max=copied_bytes_max,
+        )
 
 
 async def _answer_many(fetch: _Fetch) -> Pieces:
@@ -364,6 +387,7 @@ async def _answer_many(fetch: _Fetch) -> Pieces:
         return fetch.answer(reads)
     finally:
         fetch.end_wait()
+        fetch.end_long()
 
 
 def _locate(parts: Parts, request: Request, partition: SessionPartition) -> Partition:
@@ -496,7 +520,9 @@ def _answer(
     reads: list[Read],
     *,
     is_incremental: bool,
+    copied_bytes_max: int,
 ) -> Pieces:
+    """`copied_bytes_max` are the most records of a partition that are copied into the response."""
     session_id = session.id if session is not None else NO_SESSION
     topics: list[FetchTopicResult] = []
     by_key: dict[object, FetchTopicResult] = {}
@@ -517,11 +543,16 @@ def _answer(
             by_key[key] = topic
             topics.append(topic)
         topic.partitions.append(result)
-    return _encode(request, KafkaCode.NONE, session_id, topics)
+    return _encode(request, KafkaCode.NONE, session_id, topics, copied_bytes_max=copied_bytes_max)
 
 
 def _encode(
-    request: Request, code: KafkaCode, session_id: int, topics: list[FetchTopicResult]
+    request: Request,
+    code: KafkaCode,
+    session_id: int,
+    topics: list[FetchTopicResult],
+    *,
+    copied_bytes_max: int = 0,
 ) -> Pieces:
     extra = 0
     for topic in topics:
@@ -529,7 +560,7 @@ def _encode(
             if isinstance(result.records, FileRange):
                 # Pinned from here on: the file may be deleted while the reply waits.
                 pinned = SendRange(result.records)
-                if result.records_bytes <= _COPIED_BYTES_MAX:
+                if result.records_bytes <= copied_bytes_max:
                     copied = pinned.read_if_cached()
                     if copied is not None:
                         pinned.release()

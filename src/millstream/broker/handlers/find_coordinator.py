@@ -101,11 +101,12 @@ def _find(
         why = problem if denied is None else denied.error()
         return _coordinator(node, coordination, request, body.key_type, key, why)
 
-    return turns.answer_each(
+    return turns.prepare(
         request,
-        dict.fromkeys(keys),
-        answer,
-        lambda found: _answer(request, found),
+        lambda each: dict.fromkeys(each(keys)),
+        lambda wanted: turns.answer_each(
+            request, wanted, answer, lambda found: _answer(request, found)
+        ),
     )
 
 

@@ -34,9 +34,9 @@ async def handle(
             # Kafka's answer if two-phase commit (KIP-939) is not allowed.
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if body.transactional_id is not None:
-            coordination.transactions.admit(body.transactional_id, request.client_host)
+            coordination.transactions.admit(body.transactional_id, request.connection.client)
             return await _take_over(coordination, producer_ids, body, body.transactional_id)
-        coordination.creations.admit(request.client_host, now_ms=node.now_ms())
+        coordination.creations.admit(request.connection.client, now_ms=node.now_ms())
         producer_id = await producer_ids.next()
     except KafkaError as error:
         code = init_producer_id_code(error.code, request.version)

@@ -14,6 +14,8 @@ from millstream.wire.apis.initialize_share_group_state import (
     InitializeStateResult,
 )
 
+NAMES_FEW = True
+
 
 async def handle(
     sharing: Sharing, request: Request, body: InitializeShareGroupStateRequest

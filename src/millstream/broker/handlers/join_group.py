@@ -4,16 +4,18 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.member_quota import Caller
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.coordinators.classic.group import protocols_bytes
 from millstream.coordinators.classic.protocol import JoinRequest
 from millstream.coordinators.classic.rebalance import JoinReply
 from millstream.coordinators.groups import requests
+from millstream.coordinators.sizes import optional_texts_bytes, protocols_bytes
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 
+NAMES_FEW = True
 KNOWS_MEMBER_ID_REQUIRED: Final = 4
 MAY_LACK_PROTOCOL: Final = 7
 KNOWS_SKIP_ASSIGNMENT: Final = 9
@@ -36,7 +38,11 @@ def handle(
         permissions.require(request, ResourceType.GROUP, body.group_id)
         # Before the metadata is copied: it may be larger than a member's may be.
         size_bytes = protocols_bytes((p.name, p.metadata) for p in body.protocols)
-        groups.admit_member(body.group_id, request.client_host, size_bytes)
+        size_bytes += optional_texts_bytes(
+            body.member_id, body.group_instance_id, request.header.client_id
+        )
+        caller = Caller(request.connection.client, request.client_host)
+        groups.admit_member(body.group_id, caller, size_bytes, member_id=body.member_id)
     except KafkaError as error:
         return refuse(error)
     join = JoinRequest(

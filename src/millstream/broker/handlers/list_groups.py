@@ -3,14 +3,21 @@
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.groups import admin
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.list_groups import ListGroupsGroup, ListGroupsRequest, ListGroupsResponse
 
+NAMES_FEW = True
+
 
 async def handle(
-    groups: GroupCoordinators, permissions: Permissions, request: Request, body: ListGroupsRequest
+    groups: GroupCoordinators,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: ListGroupsRequest,
 ) -> ListGroupsResponse:
     try:
         shards = await groups.active_shards()
@@ -26,7 +33,7 @@ async def handle(
                 group_state=row.state,
                 group_type=row.type,
             )
-            for shard in shards
+            async for shard in turns.each(request, shards)
             for row in admin.list_groups(
                 shard.state, states=body.states_filter, types=body.types_filter
             )

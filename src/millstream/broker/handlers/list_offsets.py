@@ -83,13 +83,17 @@ def _answer_all(
         except LargeBatch:
             return _search(node, turns, request, one, body.isolation_level)
 
-    def combine(partitions: list[ListOffsetsPartitionResponse]) -> ListOffsetsResponse:
-        rows = by_topic(zip((topic for topic, _ in wanted), partitions, strict=True))
-        return ListOffsetsResponse(
-            topics=[
+    def combine(
+        partitions: list[ListOffsetsPartitionResponse],
+    ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+        named = zip((topic for topic, _ in wanted), partitions, strict=True)
+        return turns.prepare(
+            request,
+            lambda each: [
                 ListOffsetsTopicResponse(name=topic, partitions=found)
-                for topic, found in rows.items()
-            ]
+                for topic, found in each(by_topic(each(named)).items())
+            ],
+            lambda topics: ListOffsetsResponse(topics=topics),
         )
 
     return turns.answer_each(request, wanted, answer, combine)

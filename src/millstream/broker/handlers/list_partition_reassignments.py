@@ -2,6 +2,7 @@
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.cluster.state import PartitionState
 from millstream.errors import KafkaCode
 from millstream.wire.apis.list_partition_reassignments import (
@@ -13,24 +14,31 @@ from millstream.wire.apis.list_partition_reassignments import (
 from millstream.wire.message import Message
 
 
-def handle(
-    node: NodeState, request: Request, body: ListPartitionReassignmentsRequest
+async def handle(
+    node: NodeState, turns: Turns, request: Request, body: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     wanted = None
-    if body.topics is not None:
-        wanted = {(topic.name, i) for topic in body.topics for i in topic.partition_indexes}
+    topics = body.topics
+    if topics is not None:
+        wanted = await turns.prepared(
+            request,
+            lambda each: set(
+                each((topic.name, i) for topic in topics for i in topic.partition_indexes)
+            ),
+        )
     found: dict[str, list[OngoingPartitionReassignment]] = {}
     for moving in node.cluster.elections.reassignments():
         where = moving.where
         if wanted is None or (where.topic, where.partition) in wanted:
             shown = _partition(where.partition, moving.state)
             found.setdefault(where.topic, []).append(shown)
-    topics = [
-        OngoingTopicReassignment(name=name, partitions=partitions)
-        for name, partitions in found.items()
-    ]
     return ListPartitionReassignmentsResponse(
-        error_code=KafkaCode.NONE, error_message=None, topics=topics
+        error_code=KafkaCode.NONE,
+        error_message=None,
+        topics=[
+            OngoingTopicReassignment(name=name, partitions=partitions)
+            for name, partitions in found.items()
+        ],
     )
 
 

@@ -31,6 +31,8 @@ STATE_NAMES: Final = frozenset(
     }
 )
 
+NAMES_FEW = True
+
 
 async def handle(
     node: NodeState,

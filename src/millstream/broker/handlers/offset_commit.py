@@ -17,7 +17,7 @@ from millstream.broker.requests.admission import Admissions, CommitAdmission
 from millstream.broker.requests.request import Request
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.replication.admission import Refusal
 from millstream.wire.apis import offset_commit as messages
 from millstream.wire.cursor import Cursor
@@ -36,6 +36,7 @@ KNOWS_MEMBER_EPOCHS_FROM: Final = 9
 # The least that a committed offset takes: key, value and record header.
 _RECORD_BYTES_MIN: Final = 50
 _ELEMENTS_MIN: Final = 10_000
+_FRAME_BYTES_MIN: Final = 1 << 20
 OFFSET_COMMIT: Final = messages.OffsetCommitRequest.api.key
 
 
@@ -53,6 +54,8 @@ class Parts(Protocol):
 
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
+    if len(cursor.data) > _frame_bytes_max(parts.node):
+        raise ProtocolError(f"an OffsetCommit of {len(cursor.data)} bytes")
     cursor.elements_left = min(cursor.elements_left, _elements_max(parts.node))
     body = read_offset_commit_request(cursor, request.header.version)
     for topic in body.topics:
@@ -65,6 +68,11 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     if isinstance(codes, asyncio.Future):
         return Pending(codes, finish=partial(_answer_later, request, body.topics))
     return _answer(request, body.topics, codes)
+
+
+def _frame_bytes_max(node: NodeState) -> int:
+    """What is read on the loop. It is mostly metadata that the offsets topic has no room for."""
+    return max(_FRAME_BYTES_MIN, node.config.int("message.max.bytes"))
 
 
 def _elements_max(node: NodeState) -> int:
@@ -141,7 +149,7 @@ def _first_commit(
     """One that may create its group. A repeated commit comes after it."""
     if admission.refusal is None:
         try:
-            parts.groups.admit_group(commit.group_id, request.client_host)
+            parts.groups.admit_group(commit.group_id, request.connection.client)
         except KafkaError as error:
             return _refused(topics, error)
     return _commit(parts, commit, admission, topics)

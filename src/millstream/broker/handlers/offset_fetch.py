@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.pacing import Each
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, Weight, once
@@ -43,18 +44,22 @@ def handle(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     is_batched = request.version >= BATCHED_FROM
     alone = OffsetFetchGroup(group_id=body.group_id, topics=body.topics)
-    wanted = once(body.groups, key=lambda group: group.group_id) if is_batched else [alone]
 
-    def combine(parts: list[OffsetFetchGroupResponse]) -> OffsetFetchResponse:
-        answers = _merged(parts)
+    def show(answers: list[OffsetFetchGroupResponse]) -> OffsetFetchResponse:
         return OffsetFetchResponse(groups=answers) if is_batched else _of_one_group(answers[0])
 
-    return turns.answer_each(
+    return turns.prepare(
         request,
-        (part for group in wanted for part in _parts(group)),
-        lambda group: _fetch(node, groups, permissions, request, group, body.require_stable),
-        combine,
-        Weight(_weight, lambda group: _group(group.group_id, KafkaCode.INVALID_REQUEST, [])),
+        lambda each: (
+            once(each(body.groups), key=lambda group: group.group_id) if is_batched else [alone]
+        ),
+        lambda wanted: turns.answer_each(
+            request,
+            (part for group in wanted for part in _parts(group)),
+            lambda group: _fetch(node, groups, permissions, request, group, body.require_stable),
+            lambda parts: turns.prepare(request, lambda each: _merged(each, parts), show),
+            Weight(_weight, lambda group: _group(group.group_id, KafkaCode.INVALID_REQUEST, [])),
+        ),
     )
 
 
@@ -97,10 +102,10 @@ def _part(group: OffsetFetchGroup, topics: list[OffsetFetchTopic] | None) -> Off
     )
 
 
-def _merged(parts: list[OffsetFetchGroupResponse]) -> list[OffsetFetchGroupResponse]:
+def _merged(each: Each, parts: list[OffsetFetchGroupResponse]) -> list[OffsetFetchGroupResponse]:
     """The parts of each group together."""
     groups: dict[str, OffsetFetchGroupResponse] = {}
-    for part in parts:
+    for part in each(parts):
         whole = groups.setdefault(part.group_id, part)
         if whole is part:
             continue

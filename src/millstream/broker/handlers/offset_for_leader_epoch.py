@@ -55,13 +55,17 @@ def _answer_all(
             return _answer(partition.partition, denied.code)
         return _one(node, topic, partition)
 
-    def combine(partitions: list[EpochEndOffset]) -> OffsetForLeaderEpochResponse:
+    def combine(
+        partitions: list[EpochEndOffset],
+    ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
         named = zip((topic for topic, _ in wanted), partitions, strict=True)
-        return OffsetForLeaderEpochResponse(
-            topics=[
+        return turns.prepare(
+            request,
+            lambda each: [
                 OffsetForLeaderTopicResponse(topic=topic, partitions=found)
-                for topic, found in by_topic(named).items()
-            ]
+                for topic, found in each(by_topic(each(named)).items())
+            ],
+            lambda topics: OffsetForLeaderEpochResponse(topics=topics),
         )
 
     return turns.answer_each(request, wanted, answer, combine)

@@ -22,6 +22,7 @@ from millstream.broker.network.replies import Pending, Pieces, settled
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.batch_checks import Heavy, Ready, check_heavy, make_ready
+from millstream.broker.requests.heavy_checks import HeavyChecks
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.produce_answers import (
     Results,
@@ -79,7 +80,7 @@ class Parts(Protocol):
     @property
     def counts(self) -> dict[int, int]: ...
     @property
-    def heavy_checks(self) -> asyncio.Semaphore: ...
+    def heavy_checks(self) -> HeavyChecks: ...
     @property
     def turns(self) -> Turns: ...
 
@@ -211,7 +212,9 @@ async def _append_when_checked(
 ) -> Pieces:
     refused = await checked
     ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
-    assert not heavy, "what is heavy was found before the wait"
+    if heavy:
+        # A topic's options have changed meanwhile.
+        return await _append_heavy(parts, request, body, heavy)
     answer = _append_all(parts, request, body, ready, refused)
     return await answer.answer if isinstance(answer, Pending) else answer
 
@@ -247,7 +250,7 @@ async def _check_heavy(parts: Parts, request: Request, body: ProduceRequest, hea
     """Ends early when the client is gone."""
     checked: Ready = {}
     for place, work in heavy.items():
-        async with parts.heavy_checks:
+        async with parts.heavy_checks.turn(request.connection.client):
             if request.connection.is_closed:
                 break
             checked[place] = await check_heavy(body, place, work)
@@ -262,8 +265,11 @@ async def _append_checked(
         # Last, so that nothing can end the transaction between the check and the append.
         verified = _check_transaction(parts, request, body)
         refused = verified if isinstance(verified, dict) else await verified
-    ready, _ = make_ready(parts.node, parts.admissions, request.connection, body, done=checked)
-    return _append_batches(parts, request, body, {**ready, **checked}, waits, refused)
+    ready, late = make_ready(parts.node, parts.admissions, request.connection, body, done=checked)
+    # Their topic was created or changed meanwhile: clients send them again.
+    again = KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER, "the topic has changed meanwhile")
+    ready |= dict.fromkeys(late, again)
+    return _append_batches(parts, request, body, {**checked, **ready}, waits, refused)
 
 
 def _append_all(

@@ -15,6 +15,8 @@ from millstream.wire.apis.read_share_group_state import (
     ReadStateResult,
 )
 
+NAMES_FEW = True
+
 
 async def handle(
     sharing: Sharing, request: Request, body: ReadShareGroupStateRequest

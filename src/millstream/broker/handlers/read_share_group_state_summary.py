@@ -14,6 +14,8 @@ from millstream.wire.apis.read_share_group_state_summary import (
     ReadSummaryResult,
 )
 
+NAMES_FEW = True
+
 
 async def handle(
     sharing: Sharing, request: Request, body: ReadShareGroupStateSummaryRequest

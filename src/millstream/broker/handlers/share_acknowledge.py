@@ -42,6 +42,7 @@ def handle(
 ) -> ShareAcknowledgeResponse | Coroutine[Any, Any, ShareAcknowledgeResponse]:
     try:
         key = session_key(permissions, request, body.group_id, body.member_id)
+        check_size(len(body.topics))
         check_size(sum(len(topic.partitions) for topic in body.topics))
         rows = [row for topic in body.topics for row in topic.partitions]
         check_size(len(rows), sum(len(row.acknowledgement_batches) for row in rows))

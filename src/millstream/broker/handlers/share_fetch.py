@@ -80,6 +80,7 @@ def handle(
     try:
         key = session_key(permissions, request, body.group_id, body.member_id)
         _check(body)
+        check_size(len(body.topics))
         check_size(sum(len(topic.partitions) for topic in body.topics))
         rows = [row for topic in body.topics for row in topic.partitions]
         batches = sum(len(row.acknowledgement_batches) for row in rows)

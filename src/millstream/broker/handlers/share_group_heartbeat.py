@@ -1,22 +1,24 @@
 """ShareGroupHeartbeat (76), version 1: membership of a share group (KIP-932)."""
 
 import logging
-from collections.abc import Coroutine
-from typing import Any
 from uuid import UUID
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.member_quota import Caller
 from millstream.broker.coordination.share_state import for_each
 from millstream.broker.coordination.sharing import Sharing
 from millstream.broker.coordination.transactions import wait_for
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.share_acknowledgements import MEMBER_ID_LENGTH_MAX
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.changes import SharedTopic
 from millstream.coordinators.codecs.share_state import NO_START
 from millstream.coordinators.consumer.group import JOINING_EPOCH
 from millstream.coordinators.groups import requests
 from millstream.coordinators.share import heartbeat as share_protocol
 from millstream.coordinators.share.heartbeat import ShareHeartbeatReply, ShareHeartbeatRequest
+from millstream.coordinators.sizes import optional_texts_bytes, texts_bytes
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.share_group_heartbeat import (
@@ -29,9 +31,13 @@ from millstream.wire.apis.share_group_heartbeat import (
 log = logging.getLogger(__name__)
 
 
-def handle(
-    sharing: Sharing, permissions: Permissions, request: Request, body: ShareGroupHeartbeatRequest
-) -> ShareGroupHeartbeatResponse | Coroutine[Any, Any, ShareGroupHeartbeatResponse]:
+async def handle(
+    sharing: Sharing,
+    turns: Turns,
+    permissions: Permissions,
+    request: Request,
+    body: ShareGroupHeartbeatRequest,
+) -> ShareGroupHeartbeatResponse:
     names = body.subscribed_topic_names
     heartbeat = ShareHeartbeatRequest(
         group_id=body.group_id,
@@ -46,15 +52,23 @@ def handle(
         permissions.require(request, ResourceType.GROUP, body.group_id)
         if len(body.member_id) > MEMBER_ID_LENGTH_MAX:
             raise KafkaError(KafkaCode.INVALID_REQUEST, "Invalid member id in the request.")
-        for name in heartbeat.topics or ():
+        async for name in turns.each(request, heartbeat.topics or ()):
             permissions.require(request, ResourceType.TOPIC, name)
-        if heartbeat.epoch == JOINING_EPOCH:
-            size_bytes = sum(map(len, heartbeat.topics or ()))
-            host = heartbeat.client_host
-            sharing.groups.admit_member(heartbeat.group_id, host, size_bytes)
+        _admit(sharing.groups, request, heartbeat)
     except KafkaError as error:
         return _refuse(error)
-    return _answer(sharing, heartbeat)
+    return await _answer(sharing, heartbeat)
+
+
+def _admit(groups: GroupCoordinators, request: Request, heartbeat: ShareHeartbeatRequest) -> None:
+    """Raises KafkaError where the client has no room for what the member brings."""
+    size_bytes = texts_bytes(heartbeat.topics or ()) + optional_texts_bytes(heartbeat.rack_id)
+    caller = Caller(request.connection.client, request.client_host)
+    group_id, member_id = heartbeat.group_id, heartbeat.member_id
+    if heartbeat.epoch == JOINING_EPOCH:
+        groups.admit_member(group_id, caller, size_bytes, member_id=member_id)
+    elif size_bytes:
+        groups.admit_change(group_id, caller, size_bytes, member_id=member_id)
 
 
 async def _answer(

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
+from millstream.broker.coordination.member_quota import Caller
 from millstream.broker.node.topics import Topics
 from millstream.broker.requests.mutations import mutations
 from millstream.broker.requests.permissions import Permissions
@@ -24,6 +25,7 @@ from millstream.coordinators.codecs.streams_changes import (
     Topology,
 )
 from millstream.coordinators.groups import requests
+from millstream.coordinators.sizes import optional_texts_bytes, topology_bytes
 from millstream.coordinators.streams.group import JOINING_EPOCH
 from millstream.coordinators.streams.heartbeat import StreamsHeartbeat, StreamsReply
 from millstream.coordinators.streams.tasks import tasks_of
@@ -65,8 +67,7 @@ def handle(
         heartbeat = _heartbeat(request, body)
         if heartbeat.topology is not None:
             _check_topics(permissions, request, heartbeat.topology)
-        if heartbeat.epoch == JOINING_EPOCH:
-            groups.admit_member(heartbeat.group_id, heartbeat.client_host, 0)
+        _admit(groups, request, heartbeat)
         answer = groups.submit(
             body.group_id, lambda state, env: requests.streams_heartbeat(state, heartbeat, env)
         )
@@ -75,6 +76,40 @@ def handle(
     if isinstance(answer, StreamsReply) and not answer.missing:
         return _answer(answer)
     return _answer_later(topics, permissions, quotas, request, answer)
+
+
+def _admit(groups: GroupCoordinators, request: Request, heartbeat: StreamsHeartbeat) -> None:
+    """Raises KafkaError where the client has no room for what the member brings."""
+    caller = Caller(request.connection.client, request.client_host)
+    group_id, member_id = heartbeat.group_id, heartbeat.member_id
+    size_bytes = _brought_bytes(heartbeat)
+    if heartbeat.epoch == JOINING_EPOCH:
+        groups.admit_member(
+            group_id,
+            caller,
+            size_bytes,
+            member_id=member_id,
+            shared_bytes=_new_topology_bytes(groups, heartbeat),
+        )
+    elif size_bytes:
+        groups.admit_change(group_id, caller, size_bytes, member_id=member_id)
+
+
+def _brought_bytes(heartbeat: StreamsHeartbeat) -> int:
+    return optional_texts_bytes(
+        heartbeat.instance_id,
+        heartbeat.rack_id,
+        heartbeat.process_id,
+        None if heartbeat.endpoint is None else heartbeat.endpoint.host,
+        *(text for tag in heartbeat.client_tags or () for text in tag),
+    )
+
+
+def _new_topology_bytes(groups: GroupCoordinators, heartbeat: StreamsHeartbeat) -> int:
+    """The topology of a group is the one that its first member brings."""
+    if heartbeat.topology is None or groups.has_topology(heartbeat.group_id):
+        return 0
+    return topology_bytes(heartbeat.topology)
 
 
 async def _answer_later(

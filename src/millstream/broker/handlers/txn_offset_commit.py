@@ -4,15 +4,17 @@ From 3 on, the group member is checked as well. From 5 on, this request adds the
 partition to the transaction; before that, AddOffsetsToTxn must have added the group.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
 from millstream.broker.node.state import NodeState
+from millstream.broker.requests.pacing import Each
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.transaction_codes import OFFSET_COMMIT_ADDS_FROM, offset_commit_code
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.groups import offsets
@@ -36,6 +38,7 @@ async def handle(
     node: NodeState,
     groups: GroupCoordinators,
     transactions: TransactionCoordinator,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: TxnOffsetCommitRequest,
@@ -46,49 +49,62 @@ async def handle(
     try:
         permissions.require(request, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         permissions.require(request, ResourceType.GROUP, body.group_id)
-        for topic in body.topics:
+        async for topic in turns.each(request, body.topics):
             denied = permissions.denial(request, ResourceType.TOPIC, topic.name)
             if denied is None:
                 allowed.append(topic)
             else:
                 denials[topic.name] = denied
         if not allowed and denials:
-            return _answer(body, denials, [])
+            return await _answer(turns, request, body, denials, [])
         partitions = offsets_partition(groups, body.group_id)
         await _check(transactions, request.version, body.transactional_id, producer, partitions)
-        groups.admit_group(body.group_id, request.client_host)
-        codes = await _commit(node, groups, body, allowed, producer)
+        groups.admit_group(body.group_id, request.connection.client)
+        wanted = [_wanted(node, topic) async for topic in turns.each(request, allowed)]
+        codes = await _commit(groups, body, wanted, producer)
     except KafkaError as error:
         code = offset_commit_code(error.code, request.version)
         codes = [
-            [code] * len(topic.partitions) for topic in body.topics if topic.name not in denials
+            [code] * len(topic.partitions)
+            async for topic in turns.each(request, body.topics)
+            if topic.name not in denials
         ]
-    return _answer(body, denials, codes)
+    return await _answer(turns, request, body, denials, codes)
 
 
-def _answer(
-    body: TxnOffsetCommitRequest, denials: Mapping[str, Refusal], allowed: CommitReply
+async def _answer(
+    turns: Turns,
+    request: Request,
+    body: TxnOffsetCommitRequest,
+    denials: Mapping[str, Refusal],
+    allowed: CommitReply,
 ) -> TxnOffsetCommitResponse:
     """`allowed` are the codes of the topics that are not denied."""
     found = iter(allowed)
-    codes = [
-        next(found) if denied is None else [denied.code] * len(topic.partitions)
-        for topic in body.topics
-        for denied in [denials.get(topic.name)]
-    ]
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitTopicResponse(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitPartitionResponse(
-                        partition_index=one.partition_index, error_code=code
-                    )
-                    for one, code in zip(topic.partitions, topic_codes, strict=True)
-                ],
+    topics = await turns.prepared(
+        request,
+        lambda each: [
+            _topic(
+                each,
+                topic,
+                next(found) if denied is None else [denied.code] * len(topic.partitions),
             )
-            for topic, topic_codes in zip(body.topics, codes, strict=True)
-        ]
+            for topic in body.topics
+            for denied in [denials.get(topic.name)]
+        ],
+    )
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _topic(
+    each: Each, topic: TxnOffsetCommitTopic, codes: Sequence[KafkaCode]
+) -> TxnOffsetCommitTopicResponse:
+    return TxnOffsetCommitTopicResponse(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitPartitionResponse(partition_index=one.partition_index, error_code=code)
+            for one, code in each(zip(topic.partitions, codes, strict=True))
+        ],
     )
 
 
@@ -116,10 +132,9 @@ async def _check(
 
 
 async def _commit(
-    node: NodeState,
     groups: GroupCoordinators,
     body: TxnOffsetCommitRequest,
-    topics: list[TxnOffsetCommitTopic],
+    topics: list[tuple[str, list[OffsetToCommit]]],
     producer: ProducerEpoch,
 ) -> CommitReply:
     wanted = CommitRequest(
@@ -127,7 +142,7 @@ async def _commit(
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         generation=body.generation_id,
-        topics=[_wanted(node, topic) for topic in topics],
+        topics=topics,
     )
     return await wait_for(
         groups.submit(

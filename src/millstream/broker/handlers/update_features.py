@@ -13,6 +13,7 @@ from millstream.wire.apis.update_features import (
 )
 from millstream.wire.message import Message
 
+NAMES_FEW = True
 ONE_ERROR_FROM: Final = 2
 
 

@@ -3,12 +3,15 @@
 From nodes of the cluster only.
 """
 
+from typing import Final
+
 from millstream.broker.coordination.sharing import Sharing
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.share_state_requests import answer_each
 from millstream.coordinators.share import stored
 from millstream.coordinators.share.state_batches import StateBatch
 from millstream.coordinators.share.stored import Written
+from millstream.errors import ProtocolError
 from millstream.wire.apis.write_share_group_state import (
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
@@ -17,10 +20,16 @@ from millstream.wire.apis.write_share_group_state import (
     WriteStateResult,
 )
 
+# Nodes write one at a time.
+_PARTITIONS_MAX: Final = 1_000
+
 
 async def handle(
     sharing: Sharing, request: Request, body: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
+    named = len(body.topics)
+    if named > _PARTITIONS_MAX or sum(len(one.partitions) for one in body.topics) > _PARTITIONS_MAX:
+        raise ProtocolError("a request with too many share partitions")
     results = await answer_each(
         sharing,
         request,

@@ -1,6 +1,7 @@
 """WriteTxnMarkers (27), versions 1-2: end a transaction in partitions.
 
-Coordinators send it to the leaders of partitions, and tools send it to end a hanging one.
+Coordinators send it to the leaders of partitions, and tools send it to end a hanging one. Decision
+0022 says who may do what.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.control import ControlType, EndTransactionMarker
@@ -27,6 +29,7 @@ from millstream.wire.apis.write_txn_markers import (
 async def handle(
     node: NodeState,
     transactions: TransactionCoordinator,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: WriteTxnMarkersRequest,
@@ -47,15 +50,15 @@ async def handle(
                         else WrittenTxnMarkerPartition(
                             partition_index=index, error_code=denied.code
                         )
-                        for index in topic.partition_indexes
+                        async for index in turns.each(request, topic.partition_indexes)
                     ],
                 )
-                for topic in one.topics
+                async for topic in turns.each(request, one.topics)
             ],
         )
-        for one in body.markers
+        async for one in turns.each(request, body.markers)
     ]
-    for result, wait in waits:
+    async for result, wait in turns.each(request, waits):
         try:
             await wait
         except KafkaError as error:

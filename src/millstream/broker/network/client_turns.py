@@ -16,12 +16,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-# How long one client's pipelined requests may occupy the loop before others get a turn.
+# How long one client's pipelined requests may occupy the loop before others get a turn. A request
+# that takes several iterations may wait for such a turn in each, so turns are short while several
+# clients send something; a client that is alone would only be interrupted more often.
 TURN_SECONDS_MAX: Final = 0.001
+SHARED_TURN_SECONDS_MAX: Final = 0.0003
 # After so many turns the others have the loop to themselves, for the shortest time that uvloop can
 # sleep. More would cost a producer that is alone on its machine too much of its speed.
-TURNS_BEFORE_REST: Final = 4
+TURNS_BEFORE_REST: Final = 12
 REST_SECONDS: Final = 0.001
+# A turn counts as so many if more connections of the same client are in line.
+TURNS_OF_A_CROWD: Final = 3
 # For how long a client counts after it has sent something.
 ACTIVE_SECONDS: Final = 0.05
 # An iteration of the loop that takes longer has served somebody.
@@ -72,6 +77,10 @@ class ClientTurns:
         """Have several clients sent something in the last moments? Any thread may ask."""
         return time.monotonic() - self._changed_at < ACTIVE_SECONDS
 
+    def turn_seconds(self) -> float:
+        """How long a connection may be served that has sent several requests at once."""
+        return SHARED_TURN_SECONDS_MAX if self.is_shared() else TURN_SECONDS_MAX
+
     def is_over(self, client: str) -> bool:
         """Must a connection of this client rest, because others of it are in line?"""
         return client in self._lines and client != self._current
@@ -113,7 +122,7 @@ class ClientTurns:
             # Behind the other clients.
             self._lines[client] = line
         self._current = client
-        self._turns += 1
+        self._turns += TURNS_OF_A_CROWD if line else 1
         try:
             go_on()
         finally:

@@ -12,14 +12,18 @@ still to come (`Pending.gate`): then the next frame waits, or a pipelined write 
 """
 
 import asyncio
+import fcntl
 import logging
 import select
 import socket
+import struct
+import termios
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, Protocol
 
-from millstream.broker.network.client_turns import TURN_SECONDS_MAX, ClientTurns
+from millstream.broker.network.client_turns import ClientTurns
 from millstream.broker.network.host import Host, Socket
 from millstream.broker.network.output import PlainOutput, release_all
 from millstream.broker.network.partial_frame import PartialFrame, frame_size
@@ -45,6 +49,7 @@ OUTPUT_MEMORY_MAX: Final = 256 << 10
 _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
 # How long a client may take to read the reply after which its connection is closed.
 _LAST_REPLY_SECONDS_MAX: Final = 1.0
+_INT: Final = struct.Struct("i")
 
 
 class ClientGone(Exception):
@@ -116,7 +121,6 @@ class Connection:
         "client_id",
         "client_software",
         "closes_when_sent",
-        "frame_began_at",
         "frame_bytes_max",
         "is_closed",
         "is_reading",
@@ -131,6 +135,8 @@ class Connection:
         "session",
         "shortcut",
         "sock",
+        "window_began_at",
+        "window_bytes",
     )
 
     def __init__(
@@ -179,8 +185,9 @@ class Connection:
         # Does the receiver watch the socket? Never while `_is_held_back`.
         self.is_reading = True
         self.received_at = now
-        # When the incomplete frame began, and when output last made progress.
-        self.frame_began_at: float | None = None
+        # How fast the incomplete frame arrives (`deadlines`), and when output last made progress.
+        self.window_began_at: float | None = None
+        self.window_bytes = 0
         self.sent_at = now
         self._registration = host.receiver.register(self, sock.fileno())
 
@@ -259,10 +266,11 @@ class Connection:
                 if self._host.turns.is_over(self.client):
                     self._rest()
                     break
-                turn_ends_at = self._loop.time() + TURN_SECONDS_MAX
+                # Not by the loop's time, which counts milliseconds.
+                turn_ends_at = perf_counter() + self._host.turns.turn_seconds()
             self._dispatch(data[position + SIZE_BYTES : frame_end])
             position = frame_end
-            if position < end and self._loop.time() > turn_ends_at:
+            if position < end and perf_counter() > turn_ends_at:
                 self._rest()
                 break
         return position
@@ -286,9 +294,12 @@ class Connection:
         self._partial = PartialFrame(
             self._host, rest, self.client, frame_bytes_max=self.frame_bytes_max
         )
-        self.frame_began_at = self.received_at
+        self._begin_window(self.received_at)
         self._wake_for(self._partial.wake_bytes)
         self._read_if_allowed()
+
+    def _begin_window(self, now: float, have: int = 0) -> None:
+        self.window_began_at, self.window_bytes = now, have
 
     def _wake_for(self, count: int) -> None:
         """Have the poller report what arrives once it is this much, or the end of the stream.
@@ -325,22 +336,35 @@ class Connection:
             return
         if consumed == partial_frame.have:
             self._drop_partial()
-            self.frame_began_at = None
         elif consumed:
             partial_frame.cut(consumed)
-            self.frame_began_at = self.received_at
+            self._begin_window(self.received_at)
             self._wake_for(partial_frame.wake_bytes)
         self._read_if_allowed()
 
     def _drop_partial(self) -> None:
+        self.window_began_at = None
         if self._partial is not None:
             partial_frame, self._partial = self._partial, None
             partial_frame.drop()
+
+    def hold_memory(self, size_bytes: int) -> Callable[[], None]:
+        """Count a frame that waits to be decoded as if it were still being received: a client with
+        many connections would fill the memory with such frames. Returns what ends that."""
+        memory = self._host.memory
+        return partial(memory.release, memory.hold(self.client, size_bytes))
 
     @property
     def partial_bytes(self) -> int:
         """How many bytes of an incomplete frame have arrived."""
         return 0 if self._partial is None else self._partial.have
+
+    @property
+    def arrived_bytes(self) -> int:
+        """As `partial_bytes`, with what waits in the socket: the poller reports a large frame only
+        from time to time."""
+        waiting = fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, bytes(_INT.size))
+        return self.partial_bytes + int(_INT.unpack(waiting)[0])
 
     def is_abandoned(self) -> bool:
         """Has the client left? Asks the socket: the end is not seen while nothing is read."""
@@ -405,12 +429,12 @@ class Connection:
         held_back = self._is_held_back()
         if held_back and self.is_reading:
             self.is_reading = False
-            self.frame_began_at = None
+            self.window_began_at = None
             self._registration.pause()
         elif not held_back and not self.is_reading:
             self.is_reading = True
             if self._partial is not None:
-                self.frame_began_at = self._loop.time()
+                self._begin_window(self._loop.time(), self._partial.have)
             self._registration.resume()
 
     def _resume(self) -> None:

@@ -56,6 +56,14 @@ class RequestMemory:
         self._by_client[account.client] = self._by_client.get(account.client, 0) + more
         return True
 
+    def hold(self, client: str, size_bytes: int) -> FrameAccount:
+        """Count a frame that is complete and has yet to be decoded; `release` has to follow."""
+        account = FrameAccount(client)
+        account.held_bytes = size_bytes
+        self.held_bytes += size_bytes
+        self._by_client[client] = self._by_client.get(client, 0) + size_bytes
+        return account
+
     def _has_room(self, account: FrameAccount, more: int) -> bool:
         of_client = self._by_client.get(account.client, 0)
         return (

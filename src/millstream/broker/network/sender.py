@@ -4,7 +4,7 @@ import asyncio
 from typing import Final, Protocol
 
 from millstream.broker.network.host import Host, Socket
-from millstream.broker.network.output import OutputQueue, Sent
+from millstream.broker.network.output import EVERYTHING, OutputQueue, Sent
 from millstream.broker.network.read_ahead import Piece, ReadAhead
 from millstream.broker.network.replies import Pieces
 
@@ -76,10 +76,13 @@ class Sender:
         except OSError as error:
             self._owner.on_send_failed(error)
             return False
-        if sent is Sent.EVERYTHING:
+        if sent is EVERYTHING:
             self.is_scheduled = False
+            if self._has_writer:
+                self._watch_writable(False)
             self._owner.on_sent_everything()
-        elif sent is Sent.COLD:
+            return True
+        if sent is Sent.COLD:
             self._is_warming = True
             self._demand()
         wants_writer = sent in _GOES_ON_WHEN_WRITABLE

@@ -98,9 +98,8 @@ class Cluster(Protocol):
 
     def offline_replicas(self, topic: TopicState, index: int) -> list[int]: ...
 
-    def seen_nodes(self) -> Hashable | None:
-        """As long as this is the same, the two above depend on the partition's state alone; None
-        if they depend on more."""
+    def seen_nodes(self) -> Hashable:
+        """As long as this is the same, the two above depend on the partition's state alone."""
         ...
 
     def other_leader(self, topic: str, index: int) -> int | None:

@@ -94,9 +94,11 @@ class Standalone:
     def offline_replicas(self, topic: TopicState, index: int) -> list[int]:
         return [] if self._is_online(topic, index) else list(topic.partitions[index].replicas)
 
-    def seen_nodes(self) -> None:
-        """Partitions of a failed disk are offline, whatever their state says."""
-        return
+    def seen_nodes(self) -> tuple[int, int]:
+        # Partitions that are not open yet, or whose disk has failed, are offline whatever their
+        # state says.
+        partitions = self._node.partitions
+        return partitions.generation.number, partitions.changes
 
     def _is_online(self, topic: TopicState, index: int) -> bool:
         found = self._node.partitions.find(topic.name, index)

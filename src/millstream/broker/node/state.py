@@ -9,6 +9,7 @@ from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.state import ClusterImage
 from millstream.config import BrokerConfig
 from millstream.replication.table import PartitionTable
+from millstream.storage.producer_budget import NODE_BUDGET
 
 
 class NodeState:
@@ -43,9 +44,10 @@ class NodeState:
         # Set right after construction, because it reads this state.
         self.cluster: Cluster
         # The options in force. A new object after every change at run time.
-        self.config: BrokerConfig = metadata.effective_config
+        self.config: BrokerConfig
         # From `config`; read by every fetch.
-        self.fetch_bytes_max = self.config.int("fetch.max.bytes")
+        self.fetch_bytes_max: int
+        self._read_config()
         # Called when options were changed at run time.
         self.on_config_changed: Callable[[], None] = lambda: None
 
@@ -55,10 +57,14 @@ class NodeState:
 
     def reload_config(self) -> None:
         """Apply options that were set at run time."""
-        self.config = self.metadata.effective_config
-        self.fetch_bytes_max = self.config.int("fetch.max.bytes")
+        self._read_config()
         self.partitions.generation.bump()
         self.on_config_changed()
+
+    def _read_config(self) -> None:
+        self.config = self.metadata.effective_config
+        self.fetch_bytes_max = self.config.int("fetch.max.bytes")
+        NODE_BUDGET.set_max(self.config.int("millstream.producers.max"))
 
     def now_ms(self) -> int:
         """Milliseconds of the monotonic clock, the clock of all deadlines."""

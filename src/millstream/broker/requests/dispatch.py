@@ -98,10 +98,14 @@ class Dispatcher:
         try:
             body = read(Cursor(data, cursor.position, _FEW_ELEMENTS))
         except TooManyElements:
+            if route.names_few:
+                raise
             large = partial(
                 read, Cursor(data, cursor.position, each=self._services.turns.pace(request))
             )
-            return Pending(self._answer_large(route, request, large), gate=True)
+            return Pending(self._answer_large(route, request, large, len(data)), gate=True)
+        if self._services.turns.long_answers.must_wait(request):
+            return Pending(self._answer_in_line(route, request, body), gate=True)
         answer = self._answer(route, request, body)
         if isinstance(answer, Message):
             return _encode(api, header, answer)
@@ -122,34 +126,54 @@ class Dispatcher:
         if route.refuse is not None:
             denied = self._services.permissions.request_denial(request)
             if denied is not None:
-                return route.refuse(request, body, denied.code)
+                refuse = partial(route.refuse, request, body, denied.code)
+                return self._services.turns.in_thread(refuse) if request.is_long else refuse()
         assert route.handle is not None
         return route.handle(request, body)
 
     async def _answer_large(
-        self, route: Route, request: Request, read: Callable[[], Message]
+        self, route: Route, request: Request, read: Callable[[], Message], size_bytes: int
     ) -> Pieces:
+        """`read` decodes a frame of so many bytes, which counts as received until then."""
         assert route.handle is not None
         turns = self._services.turns
-        async with turns.large_request():
+        release = request.connection.hold_memory(size_bytes)
+        try:
+            async with turns.large_request():
+                stop_if_abandoned(request)
+                turns.long_answers.begin(request)
+                body = await turns.in_thread(read)
+                release()
+                try:
+                    answer = self._answer(route, request, body)
+                    if isinstance(answer, Message):
+                        return await self._encode_long(route.api, request, answer)
+                    return await self._encode_later(route.api, request, answer)
+                finally:
+                    turns.free_soon(request, body, *request.prepared)
+                    request.prepared = ()
+        finally:
+            release()
+            turns.long_answers.end(request)
+
+    async def _answer_in_line(self, route: Route, request: Request, body: Message) -> Pieces:
+        async with self._services.turns.long_answers.in_line(request):
             stop_if_abandoned(request)
-            request.is_long = True
-            body = await turns.in_thread(read)
-            try:
-                answer = self._answer(route, request, body)
-                if isinstance(answer, Message):
-                    return await self._encode_long(route.api, request, answer)
-                return await self._encode_later(route.api, request, answer)
-            finally:
-                turns.free_soon(request, body)
+            answer = self._answer(route, request, body)
+        if isinstance(answer, Message):
+            return _encode(route.api, request.header, answer)
+        return await self._encode_later(route.api, request, answer)
 
     async def _encode_later(
         self, api: Api, request: Request, answer: Coroutine[Any, Any, Message]
     ) -> Pieces:
-        message = await answer
-        if request.is_long:
-            return await self._encode_long(api, request, message)
-        return _encode(api, request.header, message)
+        try:
+            message = await answer
+            if request.is_long:
+                return await self._encode_long(api, request, message)
+            return _encode(api, request.header, message)
+        finally:
+            self._services.turns.long_answers.end(request)
 
     async def _encode_long(self, api: Api, request: Request, answer: Message) -> Pieces:
         turns = self._services.turns

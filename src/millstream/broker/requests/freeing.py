@@ -39,6 +39,12 @@ def _steps(remains: list[object]) -> Iterator[None]:
             yield from _free_elements(elements, remains)
         elif isinstance(last, list):
             remains += _lists_in(last)
+        elif isinstance(last, dict | set) and len(last) > _FREED_AT_ONCE_MAX:
+            elements = [*last, *last.values()] if isinstance(last, dict) else [*last]
+            del last
+            yield from _free_elements(elements, remains)
+        elif isinstance(last, tuple):
+            remains += last
 
 
 def _free_elements(elements: list[object], remains: list[object]) -> Iterator[None]:

@@ -78,4 +78,8 @@ def describe_groups(
 
     too_large = KafkaError(KafkaCode.INVALID_REQUEST, TOO_LARGE)
     weight: Weight[str, D] = Weight(kind.weight, lambda group_id: kind.refuse(group_id, too_large))
-    return turns.answer_each(request, dict.fromkeys(body.group_ids), describe, combine, weight)
+    return turns.prepare(
+        request,
+        lambda each: dict.fromkeys(each(body.group_ids)),
+        lambda wanted: turns.answer_each(request, wanted, describe, combine, weight),
+    )

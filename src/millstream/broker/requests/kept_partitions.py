@@ -37,13 +37,10 @@ class KeptPartitions:
     def of(
         self,
         topic: TopicState,
-        nodes: Hashable | None,
+        nodes: Hashable,
         show: "Callable[[], list[MetadataPartition]]",
     ) -> "list[MetadataPartition]":
-        """`show` depends only on the states of the topic's partitions and on `nodes`; if that is
-        None, on more, and nothing is kept."""
-        if nodes is None:
-            return show()
+        """`show` depends only on the states of the topic's partitions and on `nodes`."""
         kept = self._kept.get(topic.name)
         if kept is None or kept.nodes != nodes or kept.states != topic.partitions:
             kept = _Kept(nodes, list(topic.partitions), KeptArray(show()))

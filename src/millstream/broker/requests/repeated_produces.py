@@ -25,8 +25,8 @@ from millstream.broker.requests.produce_answers import (
 )
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
-from millstream.records.batch import CODEC_MASK, BatchView
-from millstream.records.validation import LIGHT, LIGHT_PLAIN, checked_batch, produced_batch
+from millstream.records.batch import BatchView
+from millstream.records.validation import LIGHT, LIGHT_PLAIN, checked_batch
 from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
 from millstream.storage.values import BatchGroup
@@ -85,15 +85,16 @@ class _RepeatedProduces:
             return None
         now_ms = self._parts.node.clock.now_ms()
         batches: list[tuple[int, _Target, BatchView]] = []
+        # For all partitions together, as in `batch_checks`.
+        left_bytes = LIGHT
         try:
             for index, data in found:
                 known = self._targets.get(index) or self._learn(connection, index)
                 if known is None or len(data) > LIGHT_PLAIN:
                     return None
-                batch = produced_batch(data)
-                if batch.attributes & CODEC_MASK:
-                    rules = known.terms.rules
-                    batch = checked_batch(data, rules, now_ms, decoded_bytes_max=LIGHT)
+                rules = known.terms.rules
+                batch = checked_batch(data, rules, now_ms, decoded_bytes_max=left_bytes)
+                left_bytes -= batch.decoded_bytes
                 batches.append((index, known, batch))
         except KafkaError:
             # A batch that takes long to unpack, or a bad one: nothing is appended yet.

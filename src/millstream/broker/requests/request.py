@@ -12,6 +12,8 @@ class Request:
     connection: Connection
     # Did it take several turns (see `turns`)? Then its response may be large, too.
     is_long: bool = False
+    # What was prepared for its answer, to be freed in parts once that is given.
+    prepared: tuple[object, ...] = ()
 
     @property
     def version(self) -> int:

@@ -56,6 +56,8 @@ class Route:
     handle_frame: FrameHandler | None
     holds_next_request: bool
     refuse: Refuser | None
+    # No client has a reason to name more than a few things: a request that does is not read.
+    names_few: bool
 
 
 @cache
@@ -110,6 +112,7 @@ def load_route(api: Api, services: Services) -> Route:
         handle if reads_frame else None,
         getattr(module, "HOLDS_NEXT_REQUEST", False),
         getattr(module, "refuse", None),
+        getattr(module, "NAMES_FEW", False),
     )
 
 

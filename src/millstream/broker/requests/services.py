@@ -9,7 +9,6 @@ A handler that uses many parts on the hot path takes all of them as `parts`, und
 of those it uses.
 """
 
-import asyncio
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from millstream.broker.node.topics import Topics
 from millstream.broker.requests.admission import Admissions
 from millstream.broker.requests.client_telemetry import ClientTelemetry
 from millstream.broker.requests.fetch_sessions import FetchSessions
+from millstream.broker.requests.heavy_checks import HeavyChecks
 from millstream.broker.requests.kept_partitions import KeptPartitions
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.timed_reading import TimedReads
@@ -56,8 +56,7 @@ class Services:
     telemetry: ClientTelemetry = field(default_factory=ClientTelemetry)
     # Requests answered, by API key.
     counts: dict[int, int] = field(default_factory=dict)
-    # Held while a large batch is checked in a thread.
-    heavy_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    heavy_checks: HeavyChecks = field(default_factory=HeavyChecks)
 
     @property
     def groups(self) -> "GroupCoordinators":

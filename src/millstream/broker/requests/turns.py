@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests.freeing import free
+from millstream.broker.requests.long_answers import LongAnswers
 from millstream.broker.requests.pacing import Each, Pace, at_once, pause_after
 from millstream.broker.requests.request import Request
 from millstream.lazy_dataclass import dataclass
@@ -51,6 +52,7 @@ class Turns:
     def __init__(self, has_others: Callable[[str], bool] = lambda client: False) -> None:
         """`has_others` says whether others than this client use the node right now."""
         self._has_others = has_others
+        self.long_answers = LongAnswers()
         self._turn = asyncio.Lock()
         # One at a time: threads that decode and encode compete with the loop.
         self._thread = asyncio.Lock()
@@ -82,20 +84,23 @@ class Turns:
         request: Request,
         items: Iterable[Item],
         answer: Callable[[Item], Answer | Coroutine[Any, Any, Answer]],
-        combine: Callable[[list[Answer]], Response],
+        combine: Callable[[list[Answer]], Response | Coroutine[Any, Any, Response]],
         weight: Weight[Item, Answer] | None = None,
     ) -> Response | Coroutine[Any, Any, Response]:
-        """One response for several items, in order; at once if that does not take long."""
+        """One response for several items, in order; at once if that does not take long.
+
+        A `combine` that goes through the answers again leaves that to `prepare`."""
         work = _Work(iter(items), answer, weight)
         if work.go_on(FIRST_TURN_SECONDS_MAX) and not work.waits:
             return combine(work.answers)
+        self.long_answers.begin(request)
         return self._answer_later(request, work, combine)
 
     async def _answer_later(
         self,
         request: Request,
         work: "_Work[Item, Answer]",
-        combine: Callable[[list[Answer]], Response],
+        combine: Callable[[list[Answer]], Response | Coroutine[Any, Any, Response]],
     ) -> Response:
         try:
             rest_seconds = REST_SECONDS
@@ -105,7 +110,8 @@ class Turns:
             await work.finish()
         finally:
             work.close()
-        return combine(work.answers)
+        response = combine(work.answers)
+        return response if isinstance(response, Message) else await response
 
     async def each(self, request: Request, items: Iterable[Item]) -> AsyncIterator[Item]:
         """The items, with a pause where they take longer than a turn."""
@@ -118,7 +124,7 @@ class Turns:
     async def _next_turn(
         self, request: Request, work: Callable[[], R], rest_seconds: float | None = None
     ) -> R:
-        request.is_long = True
+        self.long_answers.begin(request)
         if rest_seconds is None:
             rest_seconds = REST_SECONDS
         async with self._turn:
@@ -151,14 +157,16 @@ class Turns:
         work: Callable[[Each], R],
         then: Callable[[R], Response | Coroutine[Any, Any, Response]],
     ) -> Response:
-        answer = then(await self.in_thread(partial(work, self.pace(request))))
+        answer = then(await self.prepared(request, work))
         return answer if isinstance(answer, Message) else await answer
 
     async def prepared(self, request: Request, work: Callable[[Each], R]) -> R:
         """The result of `work`, as for `prepare`."""
-        if request.is_long:
-            return await self.in_thread(partial(work, self.pace(request)))
-        return work(at_once)
+        if not request.is_long:
+            return work(at_once)
+        found = await self.in_thread(partial(work, self.pace(request)))
+        request.prepared = (*request.prepared, found)
+        return found
 
     def pace(self, request: Request) -> Each:
         """How work in a thread goes through many items. Never on the loop."""

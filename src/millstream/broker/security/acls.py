@@ -105,7 +105,7 @@ def read_each(read: Callable[[_Wire], _Read], wanted: Iterable[_Wire]) -> list[_
         try:
             found.append(read(one))
         except KafkaError as error:
-            found.append(error)
+            found.append(error.kept())
     return found
 
 

@@ -1,14 +1,17 @@
 """Runs a round of compaction beside the event loop, never on it.
 
-The compiled record loops release the GIL, so a thread is enough. The Python loops would
-take it from the event loop most of the time, so they run in a child process with low
-priority. The child gets the round on its standard input and answers with a line per segment.
-Both wait for permission before the next segment: the previous one must be in place by then.
+A large round runs in a child process with low priority: a thread shares the interpreter with the
+event loop, and a core without a priority. A small one, which is over before a process has started,
+runs in a thread; its compiled record loops release the GIL, and it rests. Without compiled loops
+every round runs in a child. The child gets the round on its standard input and answers with a line
+per segment. Both wait for permission before the next segment: the previous one must be in place by
+then. A child ends with its node, or it would write beside the next one.
 """
 
 import asyncio
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,6 +19,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import asdict
+from queue import SimpleQueue
 from typing import Final
 
 from millstream.records.columns import COMPILED, IMPLEMENTATION, PURE
@@ -28,6 +32,8 @@ from millstream.storage.compaction_round import (
 from millstream.storage.files import OsFileSystem
 
 _NICENESS: Final = 19
+# A process takes as long to start as a thread to compact this much.
+IN_THREAD_BYTES_MAX: Final = 32 << 20
 # Room for a line of the child: a segment that replaces thousands names each.
 _LINE_BYTES_MAX: Final = 1 << 24
 _WAIT_SECONDS_MIN: Final = 0.001
@@ -101,8 +107,9 @@ def rest_seconds(worked_seconds: float, *, loop_share: float) -> float:
 
 async def run_round(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSegment, None]:
     """The segments of a round. Raises CannotCompact, OSError and Stopped."""
-    in_child = IMPLEMENTATION is not COMPILED
-    segments = _in_child(what, throttle) if in_child else _in_thread(what, throttle)
+    size_bytes = sum(span.size_bytes for span in what.spans)
+    is_quick = IMPLEMENTATION is COMPILED and size_bytes <= IN_THREAD_BYTES_MAX
+    segments = _in_thread(what, throttle) if is_quick else _in_child(what, throttle)
     async with aclosing(segments):
         async for segment in segments:
             yield segment
@@ -143,8 +150,8 @@ async def _in_child(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
     assert child.stdin is not None
     assert child.stdout is not None
     try:
-        rate = throttle.bytes_per_second
-        child.stdin.write(json.dumps([what.to_plain(), rate]).encode() + b"\n")
+        task = [what.to_plain(), throttle.bytes_per_second, IMPLEMENTATION.NAME]
+        child.stdin.write(json.dumps(task).encode() + b"\n")
         while line := await child.stdout.readline():
             kind, value = json.loads(line)
             if kind == "moved":
@@ -168,8 +175,13 @@ async def _in_child(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
 
 def main() -> None:
     """The child: one round from standard input, a JSON line per event to standard output."""
+    # Ctrl-C is meant for the node, which ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
-    plain, rate = json.loads(sys.stdin.readline())
+    plain, rate, name = json.loads(sys.stdin.readline())
+    loops = COMPILED if COMPILED is not None and name == COMPILED.NAME else PURE
+    permissions: SimpleQueue[None] = SimpleQueue()
+    threading.Thread(target=_listen, args=(permissions,), daemon=True).start()
     throttle = Throttle(rate)
     bytes_reported = 0
 
@@ -182,16 +194,21 @@ def main() -> None:
 
     try:
         for segment in compact_segments(
-            Round.from_plain(plain), OsFileSystem(), moved=moved, implementation=PURE
+            Round.from_plain(plain), OsFileSystem(), moved=moved, implementation=loops
         ):
             _report("segment", asdict(segment))
-            if not sys.stdin.readline():
-                # The node is gone, and nothing would put the next segment in place.
-                return
+            permissions.get()
     except CannotCompact as error:
         _report("cannot-compact", str(error))
     except OSError as error:
         _report("os-error", [error.errno, error.strerror, error.filename])
+
+
+def _listen(permissions: "SimpleQueue[None]") -> None:
+    """A line is the permission for the next segment; the end of input is that of the node."""
+    while sys.stdin.readline():
+        permissions.put(None)
+    os._exit(1)
 
 
 def _report(kind: str, value: object) -> None:
@@ -201,3 +218,5 @@ def _report(kind: str, value: object) -> None:
 
 if __name__ == "__main__":
     main()
+    # At once: a thread still reads the input, and the interpreter would wait for its lock.
+    os._exit(0)

@@ -72,7 +72,7 @@ def decide_changes(
             else:
                 present[mechanism] = _upserted(change)
         except KafkaError as error:
-            decided[change.user] = error
+            decided[change.user] = error.kept()
     return decided
 
 
