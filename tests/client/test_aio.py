@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millstream.client.aio import Connection, NoAnswer
+from millstream.client.aio import AnswerMemory, Connection, NoAnswer
 from millstream.client.security import PLAINTEXT, Security, read_security
 from millstream.wire.apis.find_coordinator import (
     Coordinator,
@@ -22,6 +22,8 @@ from millstream.wire.cursor import Cursor
 from millstream.wire.headers import finish_frame, read_request_header, response_header
 from tests.support.certificates import Certificates
 
+# Small ones, and some that need more memory than is there at first.
+SIZES = (100, 300_000, 3_000_000, 200_000, 1_000_000)
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -133,6 +135,154 @@ def test_a_port_that_refuses_is_a_failure() -> None:
         await server.wait_closed()
         with pytest.raises(NoAnswer, match="cannot reach"):
             await Connection.open(host, port, client_id="test", timeout_seconds=5)
+
+    asyncio.run(scenario())
+
+
+async def answer_with(writer: asyncio.StreamWriter, cursor: Cursor, body: bytes) -> None:
+    writer.write(finish_frame(response_header(read_request_header(cursor)) + body))
+    await writer.drain()
+
+
+async def exchange(connection: Connection, memory: AnswerMemory | None) -> memoryview:
+    request = connection.begin(FindCoordinatorRequest.api, 4)
+    cursor = await connection.exchange(request, timeout_seconds=60, memory=memory)
+    return cursor.take(cursor.end - cursor.position)
+
+
+def test_answers_into_the_same_memory_are_whole_whatever_their_sizes() -> None:
+    bodies = [bytes([letter]) * size for letter, size in zip(b"abcde", SIZES, strict=True)]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for body in bodies:
+            await answer_with(writer, await read_request(reader), body)
+
+    async def scenario() -> None:
+        async with connected(serve) as connection:
+            memory = AnswerMemory()
+            for body in bodies:
+                assert await exchange(connection, memory) == body
+
+    asyncio.run(scenario())
+
+
+def test_memory_is_used_again_and_given_back_after_a_large_answer() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for size in (3_000_000, 2_500_000, 10, 10):
+            await answer_with(writer, await read_request(reader), b"x" * size)
+
+    async def scenario() -> None:
+        async with connected(serve) as connection:
+            memory = AnswerMemory()
+            small_bytes = len(memory.view)
+            large = await exchange(connection, memory)
+            kept = memory.view
+            await exchange(connection, memory)
+            assert memory.view is kept
+            await exchange(connection, memory)
+            assert len(memory.view) == small_bytes
+            kept = memory.view
+            await exchange(connection, memory)
+            assert memory.view is kept
+            assert large == b"x" * 3_000_000
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_without_such_memory_stays_as_it_is() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for letter in (b"a", b"b"):
+            await answer_with(writer, await read_request(reader), letter * 100)
+
+    async def scenario() -> None:
+        async with connected(serve) as connection:
+            first = await exchange(connection, None)
+            second = await exchange(connection, None)
+            assert (bytes(first), bytes(second)) == (b"a" * 100, b"b" * 100)
+
+    asyncio.run(scenario())
+
+
+def test_more_than_the_answer_is_a_failure() -> None:
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        header = read_request_header(await read_request(reader))
+        writer.write(finish_frame(response_header(header)) * 2)
+
+    async def scenario() -> None:
+        async with connected(twice) as connection:
+            with pytest.raises(NoAnswer, match="nobody has asked"):
+                await exchange(connection, AnswerMemory())
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_the_socket_does_not_take_at_once_is_sent_in_parts() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        cursor = await read_request(reader)
+        assert bytes(cursor.data[-10:]) == b"y" * 10
+        await answer_with(writer, cursor, b"z")
+
+    async def scenario() -> None:
+        async with connected(serve) as connection:
+            request = connection.begin(FindCoordinatorRequest.api, 4)
+            request += b"y" * 30_000_000
+            cursor = await connection.exchange(request, timeout_seconds=60)
+            assert bytes(cursor.take(1)) == b"z"
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_what_is_under_way() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def scenario() -> None:
+        async with connected(serve) as connection:
+            asked = asyncio.ensure_future(ask(connection))
+            await asyncio.sleep(0.01)
+            connection.close()
+            with pytest.raises(NoAnswer, match="closed"):
+                await asked
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_a_request_that_the_socket_does_not_take() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.2)
+
+    async def scenario() -> None:
+        async with connected(serve) as connection:
+            request = connection.begin(FindCoordinatorRequest.api, 4)
+            request += bytes(30_000_000)
+            sent = asyncio.ensure_future(connection.exchange(request, timeout_seconds=60))
+            await asyncio.sleep(0.01)
+            connection.close()
+            with pytest.raises(NoAnswer, match="closed"):
+                await sent
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_hangs_up_between_two_requests_does_not_keep_the_loop_busy() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answer_with(writer, await read_request(reader), b"x")
+
+    async def scenario() -> None:
+        async with connected(serve) as connection:
+            await exchange(connection, None)
+            await asyncio.sleep(0.02)
+            wakes = 0
+
+            def count() -> None:
+                nonlocal wakes
+                wakes += 1
+
+            connection._wire._wake = count  # type: ignore[method-assign]
+            await asyncio.sleep(0.02)
+            assert wakes == 0
+            with pytest.raises(NoAnswer):
+                await exchange(connection, None)
 
     asyncio.run(scenario())
 

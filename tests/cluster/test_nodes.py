@@ -55,6 +55,11 @@ class Running:
     def logs(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self._folder.glob("*.log")))
 
+    def option(self, name: str) -> str:
+        """As the first node was started with it."""
+        words = Path(f"/proc/{self.pid_of(1)}/cmdline").read_text().split("\0")
+        return next(word.partition("=")[2] for word in words if word.startswith(f"{name}="))
+
     def pid_of(self, number: int) -> int:
         directory = str(self._folder / f"node-{number}")
         for entry in Path("/proc").iterdir():
@@ -79,6 +84,9 @@ class Running:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     found = Running(tmp_path_factory.mktemp("cluster"))
     try:
+        # It has said that it is ready.
+        admin = AdminClient({"bootstrap.servers": found.bootstrap})
+        admin.create_topics([NewTopic("at-once", 1, 3)])["at-once"].result(20)
         # Each serves as soon as it can, and hears of the others a moment later.
         wait_until(lambda: all(map(knows_all, found.bootstrap.split(","))), "all know each other")
         yield found
@@ -133,6 +141,31 @@ def test_every_node_tells_of_every_other(running: Running) -> None:
         metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=20)
         assert sorted(metadata.brokers) == [1, 2, 3]
         assert metadata.controller_id in (1, 2, 3)
+
+
+def test_groups_and_offsets_are_mirrored_by_default(running: Running) -> None:
+    create(AdminClient({"bootstrap.servers": running.bootstrap}), "mirrored")
+    produce(running.bootstrap, "mirrored", [b"one", b"two"])
+    consume(running.bootstrap, "mirrored", 2)
+    path = running.option("millstream.zookeeper.digest").removeprefix("${file:").removesuffix("}")
+    zookeeper = KazooClient(
+        running.option("zookeeper.connect"),
+        auth_data=[("digest", Path(path).read_text().strip())],
+    )
+    zookeeper.start(timeout=20)
+    try:
+        offsets = "/consumers/readers-of-mirrored/offsets/mirrored"
+
+        def are_there() -> bool:
+            if not zookeeper.exists(offsets):
+                return False
+            found = [zookeeper.get(f"{offsets}/{n}")[0] for n in zookeeper.get_children(offsets)]
+            return sum(map(int, found)) == 2
+
+        wait_until(are_there, "the committed offsets are in ZooKeeper", seconds_max=60)
+    finally:
+        zookeeper.stop()
+        zookeeper.close()
 
 
 def test_a_partition_moves_to_other_nodes_and_back_to_its_first(running: Running) -> None:

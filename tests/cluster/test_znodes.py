@@ -8,7 +8,7 @@ import pytest
 from millstream.cluster import znodes
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.state import BrokerState, Endpoint, PartitionState, TopicState
-from millstream.cluster.stores.store import Create, Node
+from millstream.cluster.stores.store import TOP_PATHS, Create, Node
 from millstream.security.acl import (
     Entry,
     Operation,
@@ -79,6 +79,12 @@ def test_parents_are_created_before_and_deleted_after_their_children():
             if parent in order:
                 difference = order.index(parent) - order.index(path)
                 assert difference * wanted > 0, path
+
+
+def test_all_paths_are_below_those_that_are_protected():
+    named = [value for name, value in vars(znodes).items() if name.isupper()]
+    written = [each for each in named if isinstance(each, str) and each.startswith("/")]
+    assert {f"/{path.split('/')[1]}" for path in (*written, *znodes.BASE_PATHS)} == set(TOP_PATHS)
 
 
 def test_nodes_and_their_addresses_are_read_back():

@@ -4,6 +4,7 @@ Covers replication, broker/membership.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.network import output
 from millstream.cluster.lease import Lease
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
+from millstream.storage import page_cache
 from millstream.storage.store import LogStore
 from millstream.storage.values import LogConfig
 from millstream.wire.apis.delete_records import (
@@ -48,6 +51,31 @@ def test_an_acknowledged_record_is_on_every_replica_in_sync(tmp_path: Path) -> N
             assert await produce(leader, 5) == (KafkaCode.NONE, 0)
             for node_id in cluster.nodes:
                 assert cluster.replica(node_id).log.next_offset == 5
+
+    asyncio.run(scenario())
+
+
+def test_a_few_batches_reach_a_follower_in_one_piece_and_many_from_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(descriptor: int, position: int, length: int) -> bytearray:
+        return bytearray(os.pread(descriptor, length, position))
+
+    # Not every file system can say whether it would have to wait.
+    monkeypatch.setattr(page_cache, "read_if_cached", read)
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create()
+            leader = await cluster.led()
+            await cluster.in_sync(1, 2, 3)
+            before = output.SENT.by_sendfile
+            await produce(leader, value=b"x" * 80_000)
+            assert output.SENT.by_sendfile == before
+            await produce(leader, value=b"x" * 120_000)
+            assert output.SENT.by_sendfile >= before + 240_000
+            sources = [cluster.replica(node_id).log.segments.active for node_id in cluster.nodes]
+            assert len({one.file.read_at(0, one.size_bytes) for one in sources}) == 1
 
     asyncio.run(scenario())
 

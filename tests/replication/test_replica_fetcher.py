@@ -176,6 +176,22 @@ def test_what_the_leader_has_arrives_and_is_committed_by_the_next_fetch() -> Non
     asyncio.run(scenario())
 
 
+def test_every_response_is_in_the_log_though_all_come_into_the_same_memory() -> None:
+    async def scenario() -> None:
+        source, copy = leading(), follower()
+        async with following_of(lambda request: records_from(source, request)) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            for number in range(5):
+                produce(source, number + 1)
+                async with asyncio.timeout(10):
+                    while source.high_watermark < source.log.next_offset:
+                        await node.asked(len(node.requests) + 1)
+            written = [one.file.read_at(0, one.size_bytes) for one in source.log.segments]
+            assert [one.file.read_at(0, one.size_bytes) for one in copy.log.segments] == written
+
+    asyncio.run(scenario())
+
+
 def test_a_refused_partition_is_asked_for_again_after_a_pause() -> None:
     async def scenario() -> None:
         source, copy = leading(), follower()

@@ -156,6 +156,44 @@ def test_logs_are_equal_byte_for_byte() -> None:
     assert leader.log.epochs.entries == follower.log.epochs.entries
 
 
+def test_what_a_follower_gets_ends_with_a_whole_batch() -> None:
+    leader = leading()
+    sizes = [len(batch(count)) for count in (1, 2, 3, 4)]
+    for count in (1, 2, 3, 4):
+        produce(leader, count)
+    for limit in range(sum(sizes) + 10):
+        found = leader.log.read_for_replica(0, max_bytes=limit)
+        assert found is not None
+        whole = [sum(sizes[:count]) for count in range(1, 5)]
+        assert found.length == max([end for end in whole if end <= limit] or whole[:1])
+
+
+def test_appends_behind_one_that_is_not_committed_are_committed_with_it() -> None:
+    leader, follower = leading(), following()
+    for _ in range(3):
+        produce(leader)
+    ask(leader, follower)
+    produce(leader)
+    ask(leader, follower)
+    assert leader.high_watermark == 3
+    ask(leader, follower)
+    assert leader.high_watermark == 4
+    # The follower leaves: from now on each append is committed at once.
+    leader.apply(role(isr=(1,), min_isr=1, version=2), now_ms=0)
+    for end in (5, 6):
+        assert produce(leader) == leader.high_watermark == end
+
+
+def test_what_waits_is_committed_when_who_was_behind_is_in_sync_no_more() -> None:
+    leader = leading(min_isr=1)
+    for _ in range(3):
+        produce(leader)
+    assert leader.high_watermark == 0
+    leader.apply(role(isr=(1,), min_isr=1, version=2), now_ms=0)
+    assert leader.high_watermark == 3
+    assert produce(leader) == leader.high_watermark == 4
+
+
 def test_a_batch_that_the_limit_cut_is_not_taken() -> None:
     one = bytes(batch(1))
     assert whole_batches(memoryview(one + one[:-1])) == one

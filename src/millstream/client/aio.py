@@ -1,14 +1,14 @@
 """One connection to another node from an event loop: requests out, answers back, one at a time.
 
-Each answer gets its own memory, so views that a caller keeps of it stay valid. After any
-failure the caller closes the connection: an unread answer would be taken for the next one's.
+Each answer gets its own memory, so views that a caller keeps of it stay valid, except where the
+caller brings the memory (`AnswerMemory`). After any failure the caller closes the connection: an
+unread answer would be taken for the next one's.
 """
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, TypeVar
 
 from millstream.client.protocol import Dialogue, answer_size, read_answer
@@ -32,9 +32,6 @@ M = TypeVar("M", bound=Message)
 _SASL_VERSION: Final = 1
 _RECEIVED_BYTES_MAX: Final = 256 << 10
 
-Send = Callable[[bytes | bytearray], Awaitable[None]]
-ReceiveInto = Callable[[memoryview], Awaitable[int]]
-
 
 class NoAnswer(Exception):
     """The other node cannot be reached, has gone, or does not answer in time."""
@@ -44,13 +41,127 @@ class AnswerTimedOut(NoAnswer):
     """The other node was asked and said nothing: asking again would only wait as long again."""
 
 
-class TlsStream:
-    """Plain bytes over a socket that carries TLS."""
+class AnswerMemory:
+    """Where answers are received one after the other: each takes the place of the one before, and
+    views of that one must not be used any more.
 
-    def __init__(self, sock: socket.socket, session: TlsSession) -> None:
+    A follower reads a megabyte at a time, and new memory for each would cost more than to read it.
+    """
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_RECEIVED_BYTES_MAX))
+
+    def fit(self, size_bytes: int, received: int) -> None:
+        """Have room for an answer of this size, of which the first bytes are here already. What a
+        large one has needed is given back with the first one that is small."""
+        if size_bytes <= _RECEIVED_BYTES_MAX:
+            wanted_bytes = _RECEIVED_BYTES_MAX
+        else:
+            wanted_bytes = max(len(self.view), 1 << (size_bytes - 1).bit_length())
+        if wanted_bytes != len(self.view):
+            view = memoryview(bytearray(wanted_bytes))
+            view[:received] = self.view[:received]
+            self.view = view
+
+
+class PlainStream:
+    """Bytes over a socket.
+
+    The loop watches the socket as long as answers are awaited one after the other: its own
+    `sock_recv_into` would begin and end that for every one of them.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._session = session
+        self._fd = sock.fileno()
         self._loop = asyncio.get_running_loop()
+        # What the caller that waits for the socket awaits.
+        self._ready: asyncio.Future[None] | None = None
+        self._is_watched = False
+        # It takes no more for the moment, and the loop says when it does again.
+        self._is_full = False
+        self._failure: OSError | None = None
+
+    async def send(self, data: bytes | bytearray) -> None:
+        rest = memoryview(data)
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[self._sock.send(rest) :]
+            if not rest:
+                return
+            self._is_full = True
+            self._loop.add_writer(self._fd, self._wake)
+            try:
+                await self._wait()
+            finally:
+                self._stop_writing()
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """0 at the end of the stream."""
+        while True:
+            try:
+                return self._sock.recv_into(buffer)
+            except BlockingIOError:
+                if not self._is_watched:
+                    self._is_watched = True
+                    self._loop.add_reader(self._fd, self._on_readable)
+                await self._wait()
+
+    def begin(self) -> None:
+        """Forget a failure that came too late for what was under way."""
+        self._failure = None
+
+    def fail(self, error: OSError) -> None:
+        """End the wait, or the next one."""
+        self._failure = error
+        self._wake()
+
+    def close(self) -> None:
+        # Before the descriptor is closed: its number may be reused at once.
+        self._stop_reading()
+        self._stop_writing()
+        self._sock.close()
+        self.fail(ConnectionAbortedError("the connection was closed here"))
+
+    def _on_readable(self) -> None:
+        if self._ready is None:
+            # Nobody waits: it is the end of the stream, of which the loop would tell for ever.
+            self._stop_reading()
+        self._wake()
+
+    def _stop_reading(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            self._loop.remove_reader(self._fd)
+
+    def _stop_writing(self) -> None:
+        if self._is_full:
+            self._is_full = False
+            self._loop.remove_writer(self._fd)
+
+    async def _wait(self) -> None:
+        if self._failure is None:
+            self._ready = self._loop.create_future()
+            try:
+                await self._ready
+            finally:
+                self._ready = None
+        if self._failure is not None:
+            raise self._failure
+
+    def _wake(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+
+class TlsStream:
+    """Plain bytes over a stream that carries TLS."""
+
+    def __init__(self, wire: PlainStream, session: TlsSession) -> None:
+        self._wire = wire
+        self._session = session
         self._memory = memoryview(bytearray(_RECEIVED_BYTES_MAX))
 
     async def shake_hands(self) -> None:
@@ -75,20 +186,19 @@ class TlsStream:
     async def _send_output(self) -> None:
         output = self._session.take_output()
         if output:
-            await self._loop.sock_sendall(self._sock, output)
+            await self._wire.send(output)
 
     async def _receive(self) -> int:
-        count = await self._loop.sock_recv_into(self._sock, self._memory)
+        count = await self._wire.receive_into(self._memory)
         self._session.feed(self._memory[:count])
         return count
 
 
 class Connection:
     def __init__(self, sock: socket.socket, client_id: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._sock = sock
-        self._send: Send = partial(loop.sock_sendall, sock)
-        self._receive_into: ReceiveInto = partial(loop.sock_recv_into, sock)
+        self._loop = asyncio.get_running_loop()
+        self._wire = PlainStream(sock)
+        self._stream: PlainStream | TlsStream = self._wire
         self._dialogue = Dialogue(client_id)
         self._is_busy = False
 
@@ -131,10 +241,10 @@ class Connection:
             if security.uses_tls:
                 async with asyncio.timeout(timeout_seconds):
                     stream = TlsStream(
-                        self._sock, TlsSession(tls_context(security), server_name=host)
+                        self._wire, TlsSession(tls_context(security), server_name=host)
                     )
                     await stream.shake_hands()
-                self._send, self._receive_into = stream.send, stream.receive_into
+                self._stream = stream
             if security.uses_sasl:
                 await self._log_in(security, timeout_seconds)
         except TimeoutError as error:
@@ -158,21 +268,29 @@ class Connection:
         """A request with its header, to which the caller adds the body."""
         return self._dialogue.begin(api, version)
 
-    async def exchange(self, request: bytearray, *, timeout_seconds: float) -> Cursor:
-        """Send a request that `begin` began; the answer behind its header. Raises NoAnswer."""
+    async def exchange(
+        self, request: bytearray, *, timeout_seconds: float, memory: AnswerMemory | None = None
+    ) -> Cursor:
+        """Send a request that `begin` began; the answer behind its header. Raises NoAnswer, also
+        when the connection is closed meanwhile."""
         assert not self._is_busy, "a connection carries one request at a time"
         self._is_busy = True
         finish_frame(request)
+        self._wire.begin()
+        timer = self._loop.call_later(timeout_seconds, self._wire.fail, TimeoutError())
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._send(request)
-                size = answer_size(await self._receive(SIZE_BYTES))
-                frame = await self._receive(size)
+            await self._stream.send(request)
+            if memory is None:
+                frame = await self._receive_answer()
+            else:
+                frame = await self._receive_answer_into(memory)
             cursor = self._dialogue.open_answer(frame)
         except TimeoutError as error:
             raise AnswerTimedOut("no answer in time") from error
         except (OSError, ProtocolError) as error:
             raise NoAnswer(str(error)) from error
+        finally:
+            timer.cancel()
         self._is_busy = False
         return cursor
 
@@ -186,15 +304,34 @@ class Connection:
         except ProtocolError as error:
             raise NoAnswer(str(error)) from error
 
-    async def _receive(self, size: int) -> memoryview:
-        data = memoryview(bytearray(size))
-        position = 0
-        while position < size:
-            count = await self._receive_into(data[position:])
+    async def _receive_answer(self) -> memoryview:
+        head = memoryview(bytearray(SIZE_BYTES))
+        await self._receive(head, 0, SIZE_BYTES)
+        size = answer_size(head)
+        frame = memoryview(bytearray(size))
+        await self._receive(frame, 0, size)
+        return frame
+
+    async def _receive_answer_into(self, memory: AnswerMemory) -> memoryview:
+        # With its size comes most of an answer, if not all of it. Nothing follows it: the next one
+        # is not asked for yet.
+        received = await self._receive(memory.view, 0, SIZE_BYTES)
+        end = SIZE_BYTES + answer_size(memory.view[:SIZE_BYTES])
+        if received > end:
+            raise ProtocolError("an answer that nobody has asked for")
+        memory.fit(end, received)
+        await self._receive(memory.view[:end], received, end)
+        return memory.view[SIZE_BYTES:end]
+
+    async def _receive(self, data: memoryview, position: int, least: int) -> int:
+        """Fill `data` from a position on, at least up to another; where it stopped."""
+        while position < least:
+            count = await self._stream.receive_into(data[position:])
             if count == 0:
                 raise NoAnswer("the connection was closed")
             position += count
-        return data
+        return position
 
     def close(self) -> None:
-        self._sock.close()
+        """What is under way fails."""
+        self._wire.close()

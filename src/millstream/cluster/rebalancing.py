@@ -10,11 +10,13 @@ nothing: only the order of replicas changes.
 The second plan for a layout is empty: no step undoes what an earlier one has reached.
 """
 
+from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.cluster.weighed import Weighed
 from millstream.model import TopicPartition
 
 # Nodes count as equal if their difference is below this part of what a node has on average.
@@ -23,8 +25,10 @@ _TOLERANCE: Final = 0.05
 _SMALL_SHARE: Final = 0.1
 
 Replicas = tuple[int, ...]
-# The partitions that each node leads.
+# The partitions that each node leads, in order.
 _Led = dict[int, list[TopicPartition]]
+# Partitions, each with another first replica.
+_Path = list[tuple[TopicPartition, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +162,18 @@ class _Layout:
         tolerance: float,
     ) -> None:
         """Move partitions until the load of all nodes is about equal; `_put` keeps the load."""
-        on: dict[int, set[TopicPartition]] = {node: set() for node in self._racks}
-        for where in weights:
+        on = {node: Weighed() for node in self._racks}
+        for where, weight in weights.items():
             for node in self._replicas[where]:
-                on[node].add(where)
-        while (found := self._next_move(on, weights, load, tolerance)) is not None:
+                on[node].add(where, weight)
+        while (found := self._next_move(on, load, tolerance)) is not None:
             where, high, low = found
             self._put(where, high, low)
-            on[high].remove(where)
-            on[low].add(where)
+            on[high].remove(where, weights[where])
+            on[low].add(where, weights[where])
 
     def _next_move(
-        self,
-        on: Mapping[int, Set[TopicPartition]],
-        weights: Mapping[TopicPartition, int],
-        load: Mapping[int, int],
-        tolerance: float,
+        self, on: Mapping[int, Weighed], load: Mapping[int, int], tolerance: float
     ) -> tuple[TopicPartition, int, int] | None:
         in_order = sorted(load, key=lambda node: (load[node], node))
         for high in reversed(in_order):
@@ -181,37 +181,24 @@ class _Layout:
                 gap = load[high] - load[low]
                 if gap <= tolerance:
                     break
-                fitting = [
-                    where
-                    for where in on[high]
-                    if weights[where] < gap and self._can_move(where, high, low)
-                ]
-                if fitting:
-                    return self._best_of(fitting, weights, high, low, gap), high, low
+                found = self._best_of(on[high], high, low, gap)
+                if found is not None:
+                    return found, high, low
         return None
 
-    def _can_move(self, where: TopicPartition, old: int, new: int) -> bool:
-        return new not in self._replicas[where] and self._keeps_racks(where, old, new)
-
-    def _best_of(
-        self,
-        fitting: Iterable[TopicPartition],
-        weights: Mapping[TopicPartition, int],
-        high: int,
-        low: int,
-        gap: int,
-    ) -> TopicPartition:
+    def _best_of(self, there: Weighed, high: int, low: int, gap: int) -> TopicPartition | None:
         """The partition whose move makes two nodes most equal; of these one of the topic that the
         nodes share most unequally, so that a node gets some of every topic."""
         topics = self._topic_counts
-        return min(
-            fitting,
-            key=lambda where: (
-                abs(gap / 2 - weights[where]),
-                topics[where.topic, low] - topics[where.topic, high],
-                where,
-            ),
+        return there.nearest(
+            gap / 2,
+            below=gap,
+            may_move=lambda where: self._can_move(where, high, low),
+            rank=lambda topic: topics[topic, low] - topics[topic, high],
         )
+
+    def _can_move(self, where: TopicPartition, old: int, new: int) -> bool:
+        return new not in self._replicas[where] and self._keeps_racks(where, old, new)
 
     def _keeps_racks(self, where: TopicPartition, old: int, new: int) -> bool:
         racks = {self._racks.get(node) for node in self._replicas[where]}
@@ -223,19 +210,22 @@ class _Layout:
     def spread_leaders_of(self, movable: Set[TopicPartition]) -> None:
         """Equal numbers of first replicas, by exchanging the first with another one."""
         leads = self._leads(self._replicas.keys())
-        while (path := self._path_from_most(leads, self._led(movable))) is not None:
-            self._exchange(path)
-            leads = self._leads(self._replicas.keys())
+        led = self._led(movable)
+        while (path := self._path_from_most(leads, led)) is not None:
+            self._exchange(path, led, leads)
 
     def spread_large_leaders_of(self, movable: Set[TopicPartition]) -> None:
         """Equal numbers of large partitions to lead, too: each against a small one, so that no
         node leads more than before."""
-        large, small = movable - self._small, movable & self._small
-        while (paths := self._trade(self._led(large), self._led(small))) is not None:
-            self._exchange(paths)
-
-    def _trade(self, large: _Led, small: _Led) -> list[tuple[TopicPartition, int]] | None:
         leads = self._leads(self._replicas.keys() - self._small)
+        large, small = self._led(movable - self._small), self._led(movable & self._small)
+        small_leads = self._leads(self._small)
+        while (found := self._trade(leads, large, small)) is not None:
+            there, back = found
+            self._exchange(there, large, leads)
+            self._exchange(back, small, small_leads)
+
+    def _trade(self, leads: Counter[int], large: _Led, small: _Led) -> tuple[_Path, _Path] | None:
         in_order = sorted(self._racks, key=lambda node: (leads[node], node))
         for high in reversed(in_order):
             for low in in_order:
@@ -244,7 +234,7 @@ class _Layout:
                 there = self._path(high, {low}, large)
                 back = there and self._path(low, {high}, small)
                 if there and back:
-                    return there + back
+                    return there, back
         return None
 
     def _leads(self, partitions: Iterable[TopicPartition]) -> Counter[int]:
@@ -256,13 +246,17 @@ class _Layout:
             led.setdefault(self._replicas[where][0], []).append(where)
         return led
 
-    def _exchange(self, path: Iterable[tuple[TopicPartition, int]]) -> None:
+    def _exchange(self, path: _Path, led: _Led, leads: Counter[int]) -> None:
+        """`led` and `leads` know the partitions of the path."""
         for where, new in path:
+            old = self._replicas[where][0]
             self._replicas[where] = _with_first(self._replicas[where], new)
+            led[old].remove(where)
+            insort(led.setdefault(new, []), where)
+            leads[old] -= 1
+            leads[new] += 1
 
-    def _path_from_most(
-        self, leads: Counter[int], led: _Led
-    ) -> list[tuple[TopicPartition, int]] | None:
+    def _path_from_most(self, leads: Counter[int], led: _Led) -> _Path | None:
         """Exchanges after which the node with the most leaders has one less, and one that had at
         least two fewer has one more."""
         for most in sorted(self._racks, key=lambda node: (-leads[node], node)):
@@ -272,9 +266,7 @@ class _Layout:
                 return path
         return None
 
-    def _path(
-        self, start: int, goals: Set[int], led: _Led
-    ) -> list[tuple[TopicPartition, int]] | None:
+    def _path(self, start: int, goals: Set[int], led: _Led) -> _Path | None:
         """The fewest exchanges after which the start leads one less, and a goal one more."""
         came_by: dict[int, tuple[TopicPartition, int]] = {}
         waiting = deque([start])

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.client.aio import Connection, NoAnswer
+from millstream.client.aio import AnswerMemory, Connection, NoAnswer
 from millstream.client.fetch import (
     BY_FOLLOWERS,
     Fetched,
@@ -86,12 +86,17 @@ class FetchConnection:
         self._fetches = task
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
+        # A response is applied before the next request is sent, and nothing of it is kept.
+        self._memory = AnswerMemory()
+        self._is_asking = False
         self._pause_seconds = PAUSE_SECONDS_MIN
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def fetch_again(self) -> None:
         """There is more to fetch than in the last request."""
         self._changed.set()
+        if self._is_asking and self._connection is not None:
+            self._connection.close()
 
     async def stop(self) -> None:
         self._task.cancel()
@@ -149,21 +154,19 @@ class FetchConnection:
             FetchLimits(max(wait_ms, 0), settings.min_bytes, settings.response_bytes),
             replica=(self._node.broker_id, self._node.broker_epoch()),
         )
-        exchange = asyncio.ensure_future(
-            connection.exchange(out, timeout_seconds=settings.timeout_seconds)
-        )
-        changed = asyncio.ensure_future(self._changed.wait())
+        self._is_asking = True
         try:
-            await asyncio.wait([exchange, changed], return_when=asyncio.FIRST_COMPLETED)
-            if exchange.done():
-                return list(read_fetched(exchange.result(), BY_FOLLOWERS))
+            cursor = await connection.exchange(
+                out, timeout_seconds=settings.timeout_seconds, memory=self._memory
+            )
+        except NoAnswer:
+            if not self._changed.is_set():
+                raise
+            self._hang_up()
+            return None
         finally:
-            changed.cancel()
-            if not exchange.done():
-                exchange.cancel()
-                await asyncio.gather(exchange, return_exceptions=True)
-                self._hang_up()
-        return None
+            self._is_asking = False
+        return list(read_fetched(cursor, BY_FOLLOWERS))
 
     async def _connect(self) -> Connection:
         address = self._node.address(self._leader_id)

@@ -3,7 +3,7 @@
 import logging
 
 from millstream.model import NO_LEADER_EPOCH
-from millstream.records.batch import HEADER_BYTES, BatchView
+from millstream.records.batch import HEADER_BYTES, batch_size_at
 from millstream.replication.following import CutBack, StartOver, Step, TakeRecords
 from millstream.storage.log import Log
 
@@ -11,12 +11,17 @@ log = logging.getLogger(__name__)
 
 
 def do_step(
-    partition_log: Log, step: Step, records: memoryview, *, unclean_epoch: int = NO_LEADER_EPOCH
+    partition_log: Log,
+    step: Step,
+    records: memoryview,
+    *,
+    unclean_epoch: int = NO_LEADER_EPOCH,
+    now_ms: int | None = None,
 ) -> None:
     """`unclean_epoch` is that of the last unclean election."""
     match step:
         case TakeRecords():
-            _take_records(partition_log, step, records)
+            _take_records(partition_log, step, records, now_ms)
         case CutBack():
             _log_cut(partition_log, step.offset, unclean_epoch)
             _cut_back(partition_log, step.offset)
@@ -32,10 +37,12 @@ def do_step(
             return
 
 
-def _take_records(partition_log: Log, step: TakeRecords, records: memoryview) -> None:
+def _take_records(
+    partition_log: Log, step: TakeRecords, records: memoryview, now_ms: int | None
+) -> None:
     whole = whole_batches(records)
     if whole:
-        partition_log.append_as_follower(whole)
+        partition_log.append_as_follower(whole, now_ms)
     reached = min(step.high_watermark, partition_log.next_offset)
     partition_log.high_watermark = max(partition_log.high_watermark, reached)
     if step.log_start_offset > partition_log.log_start_offset:
@@ -79,10 +86,10 @@ def _cut_back(partition_log: Log, offset: int) -> None:
 
 def whole_batches(records: memoryview) -> memoryview:
     """The response without the batch that its size limit cut in two."""
-    position = 0
-    while len(records) - position >= HEADER_BYTES:
-        size_bytes = BatchView(records[position:]).size_bytes
-        if size_bytes < HEADER_BYTES or size_bytes > len(records) - position:
+    position, end = 0, len(records)
+    while end - position >= HEADER_BYTES:
+        size_bytes = batch_size_at(records, position)
+        if size_bytes < HEADER_BYTES or size_bytes > end - position:
             break
         position += size_bytes
-    return records[:position]
+    return records if position == end else records[:position]

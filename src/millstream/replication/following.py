@@ -15,7 +15,8 @@ from millstream.replication.leadership import Divergence
 from millstream.storage.epochs import EpochCache
 
 
-@dataclass(frozen=True, slots=True)
+# One of each for every response, so not frozen: that would take several times as long.
+@dataclass(slots=True)
 class FetchPosition:
     """What was requested. A response counts only while the same would be requested again."""
 
@@ -25,7 +26,7 @@ class FetchPosition:
     last_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchAnswer:
     """What the leader returned for one partition, without the records."""
 
@@ -41,7 +42,7 @@ class Ignore:
     """The response belongs to an outdated request."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TakeRecords:
     """Append the records, if any; then the leader's offsets hold here, as far as the log goes."""
 

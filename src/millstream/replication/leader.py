@@ -80,13 +80,19 @@ class Leader:
     # -- appends and their waiters ----------------------------------------------------
 
     def note_appended(self, next_offset: int, size_bytes: int) -> None:
+        others_are_behind = bool(self._uncommitted)
         self._uncommitted.append((next_offset, size_bytes))
-        self.advance()
+        # Where what was there before is not committed, something else holds that back: followers,
+        # or the disk.
+        if not others_are_behind:
+            self.advance()
 
     def advance(self) -> None:
         """Move the high watermark as far as possible, and release its waiters."""
         leadership, log = self.leadership, self._log
         before = log.high_watermark
+        if before == log.next_offset:
+            return
         after = leadership.high_watermark(before, self._partition.counted_offset)
         if after == before:
             return

@@ -17,7 +17,7 @@ Pure: times are milliseconds of a clock that never jumps, passed in; the log is 
 its end. `leader` drives this and writes the log's high watermark; `isr_proposer` writes the store.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from millstream.model import NO_LEADER_EPOCH
@@ -137,8 +137,9 @@ class Leadership:
     @property
     def maximal_isr(self) -> frozenset[int]:
         """Every replica that is in sync, or will be if the proposal is written."""
-        proposed = () if self.pending is None else self.pending.isr
-        return frozenset(self.isr).union(proposed)
+        if self.pending is None:
+            return frozenset(self.isr)
+        return frozenset(self.isr).union(self.pending.isr)
 
     @property
     def has_enough_in_sync(self) -> bool:
@@ -153,15 +154,16 @@ class Leadership:
         """The resulting high watermark; `own_offset` is as far as the leader counts."""
         if not self.has_enough_in_sync:
             return current
-        return max(current, min(self._ends(own_offset)))
+        return max(current, self._lowest_end(own_offset))
 
-    def _ends(self, own_offset: int) -> Iterable[int]:
+    def _lowest_end(self, own_offset: int) -> int:
+        lowest = own_offset
         for replica in self.maximal_isr:
-            if replica == self.broker_id:
-                yield own_offset
-            else:
+            if replica != self.broker_id:
                 follower = self._followers.get(replica)
-                yield UNKNOWN_OFFSET if follower is None else follower.next_offset
+                end = UNKNOWN_OFFSET if follower is None else follower.next_offset
+                lowest = min(lowest, end)
+        return lowest
 
     def low_watermark(self, own_start_offset: int) -> int:
         """The log start on every in-sync replica: nothing below it can come back."""

@@ -195,7 +195,9 @@ class ReplicaFetcher:
         )
         step: Step
         try:
-            step = partition.take_fetched(position, answer, fetched.records)
+            step = partition.take_fetched(
+                position, answer, fetched.records, self._node.clock.now_ms()
+            )
         except KafkaError as error:
             if self._problems.get(partition) != str(error):
                 log.warning("cannot follow %s: %s", partition.topic_partition, error)

@@ -230,7 +230,13 @@ class ReplicatedPartition(Partition):
             return None
         return next_fetch(self.leader_id, self.leader_epoch, self.log.epochs, self.log.next_offset)
 
-    def take_fetched(self, asked: FetchPosition, answer: FetchAnswer, records: memoryview) -> Step:
+    def take_fetched(
+        self,
+        asked: FetchPosition,
+        answer: FetchAnswer,
+        records: memoryview,
+        now_ms: int | None = None,
+    ) -> Step:
         """Apply a response; return what was done. Raises KafkaError if the disk fails."""
         step = take_answer(asked, self.next_fetch(), answer, self.log.epochs)
         if isinstance(step, CutBack | StartOver):
@@ -239,7 +245,7 @@ class ReplicatedPartition(Partition):
             self._node.was_cut(self.topic_partition)
         before = self.log.high_watermark
         try:
-            do_step(self.log, step, records, unclean_epoch=self.role.unclean_epoch)
+            do_step(self.log, step, records, unclean_epoch=self.role.unclean_epoch, now_ms=now_ms)
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error

@@ -22,10 +22,13 @@ class PartitionTable:
         self.generation = Generation()
         # In a cluster only.
         self.elsewhere: Elsewhere | None = None
+        # Of which partitions there are: how often one came or went.
+        self.changes = 0
         self._topics: dict[str, dict[int, Partition]] = {}
         self._names: dict[TopicId, str] = {}
 
     def add(self, partition: Partition) -> None:
+        self.changes += 1
         where = partition.topic_partition
         self._topics.setdefault(where.topic, {})[where.partition] = partition
         if partition.topic_id != NO_TOPIC_ID:
@@ -33,6 +36,7 @@ class PartitionTable:
 
     def remove(self, partition: Partition) -> None:
         """One partition moves to other nodes; the topic stays known while it has others here."""
+        self.changes += 1
         where = partition.topic_partition
         left = self._topics.get(where.topic, {})
         if left.get(where.partition) is partition:
@@ -42,6 +46,7 @@ class PartitionTable:
             self._names.pop(partition.topic_id, None)
 
     def remove_topic(self, name: str) -> list[Partition]:
+        self.changes += 1
         removed = list(self._topics.pop(name, {}).values())
         for partition in removed:
             self._names.pop(partition.topic_id, None)

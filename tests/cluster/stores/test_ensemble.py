@@ -34,6 +34,12 @@ def test_what_protects_the_way_there():
     assert "secret" not in repr(found)
 
 
+def test_what_is_there_from_before_is_protected_if_wanted():
+    login = "millstream.zookeeper.digest=a:b"
+    assert not ensemble("zookeeper.connect=a:1", login).protects_older
+    assert ensemble("zookeeper.connect=a:1", login, "zookeeper.set.acl=true").protects_older
+
+
 def test_what_is_created_with_a_credential_is_protected_by_it():
     assert ensemble("zookeeper.connect=a:1", "millstream.zookeeper.digest=a:b").is_protected
     assert not ensemble("zookeeper.connect=a:1").is_protected

@@ -19,7 +19,12 @@ from millstream.cluster.stores.store import (
     UnknownOutcome,
 )
 from millstream.cluster.stores.watchdog import Watchdog
-from millstream.cluster.stores.zookeeper import ZooKeeper, end_session, open_zookeeper
+from millstream.cluster.stores.zookeeper import (
+    ZooKeeper,
+    end_session,
+    open_for_directory,
+    open_zookeeper,
+)
 from millstream.testing.relay import Relay
 from tests.support.ports import reserve_port
 from tests.support.tools import require, run_checked
@@ -306,6 +311,114 @@ def test_what_is_protected_is_for_those_who_know_the_digest(zookeeper_of_spark):
             await each.close()
 
     asyncio.run(scenario())
+
+
+OLD_PATHS = [
+    *("/cluster", "/cluster/id", "/cluster/secret", "/brokers", "/brokers/topics"),
+    *("/brokers/topics/t", "/config", "/config/users", "/config/users/ann", "/controller_epoch"),
+    *("/consumers", "/consumers/old", "/of_others"),
+    # More than are looked at together.
+    *(f"/brokers/topics/t/{number}" for number in range(1200)),
+]
+
+
+async def everything_there_is(address: str, root: str) -> ZooKeeper:
+    """A cluster that nodes without a login have created, and one of them."""
+    node = await open_zookeeper(ensemble_at(address, root))
+    for start in range(0, len(OLD_PATHS), 500):
+        await node.commit([Create(path, b"old") for path in OLD_PATHS[start : start + 500]])
+    return node
+
+
+def test_what_was_there_before_the_login_is_protected_if_the_options_say_so(
+    zookeeper_of_spark, tmp_path, caplog
+):
+    async def scenario():
+        root = new_root()
+        stranger = await everything_there_is(zookeeper_of_spark, root)
+        member = ensemble_at(zookeeper_of_spark, root, digest="nodes:secret", is_protected=True)
+        # Of two rounds of restarts the first: other nodes have no login yet.
+        store = await open_for_directory(member, tmp_path)
+        await stranger.commit([Put(path, b"1") for path in OLD_PATHS[:500]])
+        assert "set zookeeper.set.acl=true" in caplog.text
+        await store.close()
+        member = replace(member, protects_older=True)
+        store = await open_for_directory(member, tmp_path)
+        for path in (*OLD_PATHS[:10], OLD_PATHS[-1]):
+            with pytest.raises(CoordinationFailed, match="refused"):
+                await stranger.commit([Put(path, b"2")])
+            await store.commit([Put(path, b"3")])
+        for path in ("/cluster/secret", "/config/users/ann"):
+            with pytest.raises(CoordinationFailed, match="refused"):
+                await stranger.get(path)
+        with pytest.raises(CoordinationFailed, match="refused"):
+            await stranger.commit([Create("/brokers/topics/u")])
+        with pytest.raises(CoordinationFailed, match="refused"):
+            await stranger.commit([Delete("/controller_epoch")])
+        # What is no secret can be read, and what is not the cluster's is left alone.
+        assert (await stranger.get("/brokers/topics/t")).data == b"3"
+        await stranger.commit([Put("/consumers/old", b"4"), Put("/of_others", b"4")])
+        for each in (store, stranger):
+            await each.close()
+
+    asyncio.run(scenario())
+
+
+def test_protecting_goes_on_where_it_was_interrupted(zookeeper_of_spark, tmp_path, monkeypatch):
+    async def scenario():
+        root = new_root()
+        stranger = await everything_there_is(zookeeper_of_spark, root)
+        member = ensemble_at(
+            zookeeper_of_spark,
+            root,
+            digest="nodes:secret",
+            is_protected=True,
+            protects_older=True,
+        )
+        protect_one, left = ZooKeeper._protect_one, iter(range(600))
+
+        async def interrupted(self: ZooKeeper, path: str) -> bool:
+            if next(left, None) is None:
+                raise CoordinationFailed("no connection")
+            return await protect_one(self, path)
+
+        monkeypatch.setattr(ZooKeeper, "_protect_one", interrupted)
+        with pytest.raises(CoordinationFailed, match="no connection"):
+            await open_for_directory(member, tmp_path)
+        # The secrets were first.
+        with pytest.raises(CoordinationFailed, match="refused"):
+            await stranger.get("/cluster/secret")
+        await stranger.commit([Put("/cluster/id", b"1")])
+        monkeypatch.setattr(ZooKeeper, "_protect_one", protect_one)
+        # Two nodes at once.
+        stores = await asyncio.gather(
+            open_for_directory(member, tmp_path / "a"), open_for_directory(member, tmp_path / "b")
+        )
+        for path in ("/cluster/id", "/brokers/topics/t", OLD_PATHS[-1]):
+            with pytest.raises(CoordinationFailed, match="refused"):
+                await stranger.commit([Put(path, b"2")])
+        for each in (*stores, stranger):
+            await each.close()
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    asyncio.run(scenario())
+
+
+def test_the_top_of_zookeepers_tree_is_not_a_clusters_own(tmp_path):
+    async def scenario(address):
+        stranger = await open_zookeeper(ensemble_at(address))
+        await stranger.commit([Create("/cluster"), Create("/cluster/id"), Create("/of_others")])
+        member = ensemble_at(address, digest="a:b", is_protected=True, protects_older=True)
+        store = await open_for_directory(member, tmp_path)
+        with pytest.raises(CoordinationFailed, match="refused"):
+            await stranger.commit([Put("/cluster/id", b"2")])
+        await stranger.commit([Put("/of_others", b"2"), Create("/more_of_others")])
+        for each in (store, stranger):
+            await each.close()
+
+    with zookeeper_server(tmp_path / "zookeeper") as server:
+        asyncio.run(scenario(server.address))
 
 
 def test_tls_to_a_server_with_a_certificate(tmp_path):

@@ -32,6 +32,8 @@ class Ensemble:
     sasl: SaslLogin | None = None
     # Whether only those who log in as this node does may write what is created.
     is_protected: bool = False
+    # Whether what was created without a login is protected, too.
+    protects_older: bool = False
     is_tls: bool = False
     # A PEM file with key and certificate, and one with the authorities to trust.
     key_file: str | None = None
@@ -66,6 +68,7 @@ def ensemble_of(config: BrokerConfig) -> Ensemble | None:
         digest=digest,
         sasl=sasl,
         is_protected=is_protected,
+        protects_older=config.boolean("zookeeper.set.acl"),
         is_tls=config.boolean("zookeeper.ssl.client.enable"),
         key_file=config.optional_string("zookeeper.ssl.keystore.location"),
         key_password=config.optional_string("zookeeper.ssl.keystore.password"),

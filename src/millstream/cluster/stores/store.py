@@ -16,9 +16,23 @@ from typing import Final, Protocol
 from millstream.lazy_dataclass import dataclass
 
 ANY_VERSION: Final = -1
-# In the data directory of a node that is a member of a cluster.
 # What only nodes may read, with everything below: the nodes' secret, credentials, tokens.
 SECRET_PATHS: Final = ("/cluster/secret", "/config/users", "/delegation_token")
+# At the top of a cluster's tree. Not /consumers, where old tools write as well.
+TOP_PATHS: Final = (
+    "/brokers",
+    "/config",
+    "/controller",
+    "/controller_epoch",
+    "/delegation_token",
+    "/feature",
+    "/kafka-acl",
+    "/kafka-acl-changes",
+    "/kafka-acl-extended",
+    "/latest_producer_id_block",
+    "/cluster",
+)
+# In the data directory of a node that is a member of a cluster.
 SESSION_FILE: Final = "millstream-zookeeper-session"
 
 

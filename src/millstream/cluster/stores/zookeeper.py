@@ -14,7 +14,7 @@ the connection is back, long after its caller has given up.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -33,13 +33,14 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE, Permissions
 
 from millstream.cluster.stores.ensemble import Ensemble
 from millstream.cluster.stores.kazoo_client import WatchingClient
 from millstream.cluster.stores.last_session import SessionKey, read_session, write_session
 from millstream.cluster.stores.store import (
     SECRET_PATHS,
+    TOP_PATHS,
     BadVersion,
     Check,
     CoordinationFailed,
@@ -65,6 +66,8 @@ log = logging.getLogger(__name__)
 # ZooKeeper drops a connection that sends more than jute.maxbuffer, a megabyte by default.
 TRANSACTION_BYTES_MAX: Final = 900_000
 _OPERATION_OVERHEAD_BYTES: Final = 100
+# The last of a cluster to be protected, so that it says whether all of it is.
+_PROTECTED_LAST: Final = TOP_PATHS[-1]
 # Reads of `tree` in flight at once; more only wait in kazoo's queue.
 _READS_AT_ONCE: Final = 500
 _TELL_SECONDS: Final = 2.0
@@ -103,6 +106,11 @@ async def open_for_directory(ensemble: Ensemble, directory: Path) -> "ZooKeeper"
         await end_session(ensemble, former)
     store = await open_zookeeper(ensemble)
     write_session(directory, store.key)
+    try:
+        await store.protect_older()
+    except BaseException:
+        await store.close()
+        raise
     return store
 
 
@@ -303,9 +311,78 @@ class ZooKeeper:
         """Only nodes write. Everybody reads, as tools do, except what holds secrets."""
         if not self._ensemble.is_protected:
             return None
-        if any(path == each or path.startswith(f"{each}/") for each in SECRET_PATHS):
+        if _is_secret(path):
             return list(CREATOR_ALL_ACL)
         return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+    # -- znodes of before there was a login ----------------------------------------------
+
+    async def protect_older(self) -> None:
+        """Protect what nodes without a login have created, as if it were created now.
+
+        It may be interrupted and repeated, and done by several nodes. Nodes that still have no
+        login can change nothing afterwards, so it is done only where the options ask for it.
+        Raises CoordinationFailed.
+        """
+        if not self._ensemble.is_protected or not await self._is_open(_PROTECTED_LAST):
+            return
+        if not self._ensemble.protects_older:
+            log.warning(
+                "everybody who reaches ZooKeeper can change what this cluster stores there: it was"
+                " created without a login. When all nodes have one, set zookeeper.set.acl=true"
+            )
+            return
+        count = 0
+        # What strangers can read comes first.
+        for top in (*SECRET_PATHS, "/", *TOP_PATHS):
+            count += await self._protect(top)
+        log.info("protected %d znodes in ZooKeeper that everybody could change", count)
+
+    async def _protect(self, top: str) -> int:
+        """`top` last, when everything below is protected. The root is protected alone."""
+        if top == "/":
+            # Without a path in zookeeper.connect it belongs to everybody who uses ZooKeeper.
+            return int(bool(self._root) and await self._protect_one("/"))
+        levels = [[top]]
+        while levels[-1]:
+            levels.append(
+                [
+                    f"{at}/{name}"
+                    for part in _parts(levels[-1])
+                    for at, names in zip(
+                        part, await asyncio.gather(*map(self._names, part)), strict=True
+                    )
+                    for name in names
+                ]
+            )
+        return sum(
+            [
+                protected
+                for level in reversed(levels)
+                for part in _parts(level)
+                for protected in await asyncio.gather(*map(self._protect_one, part))
+            ]
+        )
+
+    async def _protect_one(self, path: str) -> bool:
+        """False if it is protected, or does not exist."""
+        if not await self._is_open(path):
+            return False
+        acl = self._acl(path)
+        try:
+            await self._read(path, lambda at: self._client.set_acls_async(at, acl))
+        except NoNodeError:
+            return False
+        return True
+
+    async def _is_open(self, path: str) -> bool:
+        """May everybody do more than a node that was created now would allow?"""
+        try:
+            found, _ = await self._read(path, self._client.get_acls_async)
+        except NoNodeError:
+            return False
+        allowed = 0 if _is_secret(path) else Permissions.READ
+        return any(each.id.scheme == "world" and each.perms & ~allowed for each in found)
 
     # -- the session ------------------------------------------------------------------
 
@@ -441,6 +518,14 @@ class ZooKeeper:
                 f"ZooKeeper at {self._ensemble.hosts} refused access: {_text(error)}"
             )
         return CoordinationFailed(f"ZooKeeper did not answer: {_text(error)}")
+
+
+def _is_secret(path: str) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in SECRET_PATHS)
+
+
+def _parts(paths: list[str]) -> Iterator[list[str]]:
+    return (paths[at : at + _READS_AT_ONCE] for at in range(0, len(paths), _READS_AT_ONCE))
 
 
 def _client(
