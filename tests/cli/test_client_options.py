@@ -47,6 +47,49 @@ def test_a_setting_without_a_value_is_wrong_usage() -> None:
     assert ran.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.password",
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+    ],
+)
+def test_a_secret_on_the_command_line_is_refused(name: str, tmp_path: Path) -> None:
+    ran = CliRunner().invoke(command, ["-X", f"{name}=hunter2"])
+    assert isinstance(ran.exception, CommandFailed)
+    assert ran.exception.exit_code == 2
+    said = str(ran.exception)
+    assert "everybody on this machine can read a command line" in said
+    assert "--command-config" in said
+    assert f"{name}='${{file:PATH}}'" in said
+    assert "hunter2" not in said
+    kept = tmp_path / "kept"
+    kept.write_text("hunter2\n")
+    ran = CliRunner().invoke(command, ["-X", f"{name}=${{file:{kept}}}"])
+    assert ran.output == f"{name}=hunter2\n"
+    ran = CliRunner().invoke(command, ["-X", f"{name}=${{env:KEPT}}"], env={"KEPT": "hunter2"})
+    assert ran.output == f"{name}=hunter2\n"
+    file = tmp_path / "client.properties"
+    file.write_text(f"{name}=hunter2\n")
+    for arguments, variables in (
+        (["--config", str(file)], {}),
+        ([], {"MILLSTREAM_CLIENT_CONFIG": str(file)}),
+    ):
+        ran = CliRunner().invoke(command, arguments, env=variables)
+        assert ran.output == f"{name}=hunter2\n"
+
+
+def test_what_is_no_secret_is_taken() -> None:
+    settings = ["sasl.oauthbearer.token.endpoint.url=https://h/token", "ssl.keystore.password="]
+    ran = CliRunner().invoke(command, [word for each in settings for word in ("-X", each)])
+    assert ran.exit_code == 0
+
+
 def test_a_file_that_is_missing_is_named() -> None:
     ran = CliRunner().invoke(command, ["--config", "/no/such.properties"])
     assert isinstance(ran.exception, CommandFailed)

@@ -37,6 +37,14 @@ def test_a_missing_node_is_named_with_what_it_has() -> None:
     assert found[0] == ("node 3 is not alive; it has replicas of 1 partition", False)
 
 
+def test_a_node_that_does_not_answer_is_a_problem() -> None:
+    [follower] = found_problems(view(partition(0)), [], {}, silent=[2])
+    assert follower.text == "node 2 does not answer, and counts as alive"
+    assert not follower.is_notice
+    [controller] = found_problems(view(partition(0)), [], {}, silent=[1])
+    assert controller.text.startswith("node 1, the controller, does not answer")
+
+
 def test_full_and_failed_disks_are_named() -> None:
     disks = [
         Disk(1, "/d", False, 1000, 500),

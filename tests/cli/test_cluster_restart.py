@@ -1,6 +1,13 @@
 import pytest
 
-from millstream.cli.cluster_restart import filled, out_of_sync, restart_order, waited_for
+from millstream.cli.cluster_restart import (
+    estimated,
+    filled,
+    finished_nodes,
+    out_of_sync,
+    restart_order,
+    waited_for,
+)
 from millstream.cli.failure import CommandFailed
 from tests.cli.cluster_views import broker, partition, view
 
@@ -27,3 +34,19 @@ def test_a_restart_says_what_it_waits_for() -> None:
     assert waited_for(view(lagging), broker(3)) == "node 3 is alive, 1 partition not in sync"
     dead = view(lagging, partition(2, in_sync=(1, 2)), nodes=(1, 2))
     assert waited_for(dead, broker(3)) == "node 3 is not alive, 2 partitions not in sync"
+
+
+def test_a_restart_that_was_ended_goes_on_with_the_nodes_that_are_left() -> None:
+    # The third and the fourth are on one machine.
+    commands = {1: ["restart", "a"], 2: ["restart", "b"], 3: ["restart", "c"], 4: ["restart", "c"]}
+    memory = {"1: restart a": 9_000.0, "2: restart b": 100.0, "3: upgrade c": 9_500.0}
+    assert finished_nodes(memory, commands, 10_000.0) == {1: 9_000.0}, "an hour ago is forgotten"
+    on_one_machine = finished_nodes({"3: restart c": 9_000.0}, commands, 10_000.0)
+    assert on_one_machine == {3: 9_000.0}
+    assert finished_nodes({"1: restart a": 20_000.0}, commands, 10_000.0) == {}, "not yet"
+
+
+def test_a_restart_estimates_what_is_left() -> None:
+    assert estimated([10.0], 3) == "1 of 3, about 20 s left"
+    assert estimated([10.0, 20.0], 3) == "2 of 3, about 15 s left"
+    assert estimated([10.0, 20.0, 15.0], 3) == "3 of 3"

@@ -42,7 +42,7 @@ PROJECT = Path(__file__).parent.parent.parent
 CALLS: dict[str, list[str]] = {
     "wait": ["--timeout", "0.1"],
     "topic add-partitions": ["t", "5", "-y"],
-    "topic alter": ["t", "-c", "retention.ms=1000"],
+    "topic alter": ["t", "-c", "retention.ms=1000", "-y"],
     "topic create": ["t"],
     "topic delete": ["t", "-y"],
     "topic describe": ["t"],

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.broker import Broker
 from tests.support.command_line import run_millstream
@@ -44,6 +45,14 @@ def test_names_of_topics_are_those_of_the_cluster(broker: Broker) -> None:
     assert completed("millstream topic describe or", broker.bootstrap) == ["orders"]
     nowhere = f"127.0.0.1:{reserve_port()}"
     assert completed(f"millstream consume -b {broker.bootstrap} or", nowhere) == ["orders"]
+
+
+def test_a_name_that_would_control_the_terminal_is_not_completed(broker: Broker) -> None:
+    for group in ("of-people", "of-\x1b[31m", "of-two\nof-lines"):
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+        consumer.close()
+    assert completed("millstream group describe of", broker.bootstrap) == ["of-people"]
 
 
 def test_without_a_broker_there_are_no_names_and_no_noise() -> None:

@@ -76,7 +76,14 @@ def test_a_command_uses_the_profile_and_flags_count_more() -> None:
 
 
 def test_profiles_are_listed_shown_and_deleted() -> None:
-    run_millstream("profile", "set", "p", "bootstrap.servers=h:1", "sasl.password=geheim")
+    run_millstream("profile", "set", "p", "bootstrap.servers=h:1")
+    refused = run_millstream("profile", "set", "p", "sasl.password=geheim")
+    assert refused.exit_code == 2
+    assert "everybody on this machine can read a command line" in refused.errors
+    assert "geheim" not in refused.errors
+    # As a person would, with an editor.
+    file = profiles_file()
+    file.write_text(file.read_text() + '"sasl.password" = "geheim"\n')
     listed = json.loads(run_millstream("profile", "list", "--json").output)
     assert listed == [{"name": "p", "current": True, "bootstrap": "h:1"}]
     shown = run_millstream("profile", "show")

@@ -4,6 +4,7 @@ import pytest
 
 from millstream.cli import progress
 from millstream.cli.progress import Progress
+from tests.support.terminal import HOSTILE, obeyed_by_terminals
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +26,17 @@ def test_it_is_silent_when_nobody_wants_it(
 ) -> None:
     Progress(quiet=quiet, plain=plain).show(lambda: "5 lines")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_name_in_it_is_spelled_out(
+    is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "_LIVE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: is_terminal)
+    Progress(quiet=False).show(lambda: f"5 lines of {HOSTILE}")
+    shown = capsys.readouterr().err.removeprefix(progress._AGAIN)
+    assert r"evil\x1b[31m" in shown
+    assert obeyed_by_terminals(shown) == ""

@@ -5,6 +5,7 @@ cli/cluster_reassign.py, cli/cluster_rebalance.py.
 """
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,9 +53,9 @@ def ran(server: str, *words: str, code: int = 0) -> Ran:
 
 
 def test_options_of_a_topic_are_set_and_deleted(server: str, topic: str) -> None:
-    ran(server, "topic", "alter", topic, "-c", "retention.ms=123456")
+    ran(server, "topic", "alter", topic, "-c", "retention.ms=123456", "-y")
     assert "retention.ms=123456" in ran(server, "topic", "describe", topic).output
-    ran(server, "topic", "alter", topic, "-d", "retention.ms")
+    ran(server, "topic", "alter", topic, "-d", "retention.ms", "-y")
     assert "retention.ms" not in ran(server, "topic", "describe", topic).output
     assert (
         "retention.ms"
@@ -63,6 +64,17 @@ def test_options_of_a_topic_are_set_and_deleted(server: str, topic: str) -> None
     missing = ran(server, "topic", "alter", "missing", "-c", "retention.ms=1", code=1)
     assert "does not exist" in missing.errors
     ran(server, "topic", "alter", topic, code=2)
+
+
+def test_a_change_shows_its_plan_and_asks(server: str, topic: str) -> None:
+    change = ("topic", "alter", topic, "-c", "retention.ms=123456", "-d", "segment.bytes")
+    asked = ran(server, *change, code=1)
+    assert re.search(r"retention\.ms +604800000 +123456", asked.output), asked.output
+    assert re.search(r"segment\.bytes +1073741824 +\(not set here\)", asked.output), asked.output
+    assert "requires -y" in asked.errors
+    assert "123456" not in ran(server, "topic", "describe", topic).output, "nothing was changed"
+    ran(server, *change, "--yes")
+    assert "retention.ms=123456" in ran(server, "topic", "describe", topic).output
 
 
 def test_a_topic_grows(server: str, topic: str) -> None:
@@ -77,14 +89,26 @@ def test_options_of_a_node_are_changed_while_it_runs(server: str) -> None:
     nodes = json.loads(ran(server, "cluster", "describe", "--json").output)["nodes"]
     node = str(nodes[0]["id"])
     name = "log.retention.ms"
-    ran(server, "node", "config", node, "-c", f"{name}=7200000")
+    planned = ran(server, "node", "config", node, "-c", f"{name}=7200000", code=1)
+    assert re.search(rf"{name} +\S+ +7200000", planned.output), planned.output
+    assert "requires -y" in planned.errors
+    ran(server, "node", "config", node, "-c", f"{name}=7200000", "-y")
     rows = json.loads(ran(server, "node", "config", node, "--json").output)
     assert {"name": name, "value": "7200000", "source": "node"} in rows
-    ran(server, "node", "config", node, "-d", name)
+    ran(server, "node", "config", node, "-d", name, "-y")
     rows = json.loads(ran(server, "node", "config", node, "--json").output)
     assert name not in [row["name"] for row in rows if row["source"] == "node"]
     assert "is not alive" in ran(server, "node", "config", "77", code=1).errors
     ran(server, "node", "config", code=2)
+
+
+def test_a_secret_of_a_node_does_not_stand_in_the_command(server: str, tmp_path: Path) -> None:
+    setting = ("node", "config", "--all", "-y", "-c")
+    told = ran(server, *setting, "ssl.key.password=hush", code=2)
+    assert "everybody on this machine can read a command line" in told.errors
+    assert "hush" not in told.errors + told.output
+    missing = ran(server, *setting, f"ssl.key.password=${{file:{tmp_path}/none}}", code=2)
+    assert "No such file" in missing.errors
 
 
 def test_a_single_node_is_healthy_and_has_nothing_to_move(

@@ -71,15 +71,18 @@ def test_a_user_is_added_changed_listed_and_deleted(
     assert "does not exist" in user(admin, "delete", "alice", "-y").errors
 
 
-def test_every_command_takes_the_options_of_a_client(node: Broker, admin: Path) -> None:
+def test_every_command_takes_the_options_of_a_client(
+    node: Broker, admin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = run_millstream("topic", "create", "t", "--command-config", str(admin))
     assert made.exit_code == 0
     options = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": PLAIN_USER,
-        "sasl.password": PASSWORD,
+        "sasl.password": "${env:OWN_PASSWORD}",
     }
+    monkeypatch.setenv("OWN_PASSWORD", PASSWORD)
     settings = [word for name, value in options.items() for word in ("-X", f"{name}={value}")]
     sent = run_millstream("produce", "t", *settings, stdin="hello\n", bootstrap=node.bootstrap)
     assert sent.exit_code == 0
@@ -117,7 +120,7 @@ def test_a_hashed_password_is_for_the_file_of_plain(password: Path, tmp_path: Pa
             "security.protocol=SASL_PLAINTEXT",
             "sasl.mechanism=PLAIN",
             "sasl.username=carl",
-            "sasl.password=first one",
+            f"sasl.password=${{file:{password}}}",
         )
         options = [word for each in settings for word in ("-X", each)]
         ran = run_millstream("topic", "list", *options, bootstrap=node.bootstrap)

@@ -1,13 +1,18 @@
 """Watches processes that should run until this one stops: reports and restarts those that exit."""
 
+import os
 import signal
 import threading
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import echo
 
+# Of the processes: what they store holds secrets, and their logs name clients.
+OWNER_ONLY_UMASK: Final = 0o077
+_OWNER_ONLY_FOLDER: Final = 0o700
+_OWNER_ONLY_FILE: Final = 0o600
 _PAUSE_SECONDS_MIN: Final = 5.0
 _PAUSE_SECONDS_MAX: Final = 60.0
 
@@ -72,6 +77,18 @@ class Watch:
             if not self._stopping.is_set():
                 process.start()
             return not self._stopping.is_set()
+
+
+def make_owner_only_folder(folder: Path) -> None:
+    """One that exists already may be anybody's, and keeps its permissions."""
+    folder.mkdir(_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+
+
+def open_owner_only(path: Path) -> BinaryIO:
+    """Open to append; other users cannot read it from now on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _OWNER_ONLY_FILE)
+    os.fchmod(descriptor, _OWNER_ONLY_FILE)
+    return os.fdopen(descriptor, "ab")
 
 
 def ending(code: int) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.secret_options import refuse_secret
 
 if TYPE_CHECKING:
     from millstream.client.security import Security
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 BOOTSTRAP: Final = "bootstrap.servers"
+_INSTEAD: Final = "Write it into the file of --command-config or MILLSTREAM_CLIENT_CONFIG"
 _META: Final = "millstream.client_options"
 # Of a file; the rest of it is for other programs.
 _OF_FILES: Final = ("security.", "sasl.", "ssl.", "client.id", BOOTSTRAP)
@@ -63,8 +65,8 @@ def client_option(*file_flags: str) -> Callable[[F], F]:
             expose_value=False,
             is_eager=True,
             callback=_take_settings,
-            help="One client option; repeat it for more. Passwords belong in a file: "
-            "sasl.password='${file:PATH}', or '${env:NAME}'.",
+            help="One client option; repeat it for more. Secrets are refused here, where everybody "
+            "can read them: sasl.password='${file:PATH}', or '${env:NAME}'.",
         )(command)
 
     return add
@@ -128,6 +130,7 @@ def _take_settings(
         name, equals, value = setting.partition("=")
         if not equals:
             raise click.UsageError(f"-X takes NAME=VALUE, not {name!r}")
+        refuse_secret("-X", name.strip(), value, _INSTEAD)
         context.meta[_META] = {**context.meta.get(_META, {}), name.strip(): value}
 
 

@@ -17,6 +17,7 @@ from millstream.cluster.stores.embedded import FILE_NAME, open_embedded_store
 from millstream.cluster.stores.ensemble import Ensemble, ensemble_of
 from millstream.cluster.stores.store import CoordinationFailed
 from millstream.config import BrokerConfig, load_config
+from millstream.config.load import refuse_secrets
 from millstream.storage.files import OsFileSystem
 from millstream.storage.meta import stored_node_id
 from millstream.storage.store import LogStore
@@ -51,6 +52,7 @@ def adopt(
     The node must be stopped. Without --apply nothing is changed. Afterwards, start the node
     with zookeeper.connect; others may then join it.
     """
+    refuse_secrets(sets)
     config = load_config(file=config_file, sets=sets, flags={"zookeeper.connect": zookeeper})
     ensemble = ensemble_of(config)
     assert ensemble is not None

@@ -1,4 +1,13 @@
-"""`millstream cluster elect`: have the preferred replicas lead, or any that is alive."""
+"""`millstream cluster elect`: have the preferred replicas lead, or any that is alive.
+
+The controller gets some partitions at a time, so clients of a large cluster do not look for
+thousands of leaders at once. A command that was ended goes on when it is run again: partitions that
+have their leader are not elected twice.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -10,12 +19,14 @@ from millstream.cli.cluster_view import (
     controller_of,
     first_look,
     patiently,
+    time_text,
     view_of,
 )
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import check
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted, echo, joined, print_json, print_table
+from millstream.cli.progress import Progress
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.elect_leaders import (
@@ -25,6 +36,9 @@ from millstream.wire.apis.elect_leaders import (
 )
 
 _PREFERRED, _UNCLEAN = 0, 1
+# As many as the cluster elects at once by itself.
+_AT_ONCE: Final = 100
+_PAUSE_SECONDS: Final = 0.2
 
 
 @click.command()
@@ -92,8 +106,7 @@ def _elect(
     if not yes:
         loss = " Records that the new leaders do not have are lost." if unclean else ""
         confirm(f"Elect leaders of {counted(len(wanted), 'partition')}?{loss}", "electing leaders")
-    answer = _ask(bootstrap, wanted, _UNCLEAN if unclean else _PREFERRED)
-    problems = failures(answer)
+    problems = _elect_all(bootstrap, wanted, _UNCLEAN if unclean else _PREFERRED)
     if not as_json:
         echo(f"elected {counted(len(wanted) - len(problems), 'leader')}", err=True)
         for problem in problems:
@@ -105,6 +118,28 @@ def _elect(
         )
 
 
+def _elect_all(bootstrap: str, wanted: Sequence[TopicPartition], kind: int) -> list[str]:
+    """What became of the partitions that did not get the leader."""
+    problems: list[str] = []
+    progress = Progress(quiet=False)
+    began = time.monotonic()
+    try:
+        for done in range(0, len(wanted), _AT_ONCE):
+            if done:
+                seconds = time.monotonic() - began
+                progress.show(lambda: _text(done, len(wanted), seconds))  # noqa: B023  # at once
+                time.sleep(_PAUSE_SECONDS)
+            problems += failures(_ask(bootstrap, wanted[done : done + _AT_ONCE], kind))
+    finally:
+        progress.stop()
+    return problems
+
+
+def _text(done: int, count: int, seconds: float) -> str:
+    left = time_text(seconds / done * (count - done))
+    return f"{done} of {count} partitions have had their election, about {left} left"
+
+
 def needing(view: ClusterView, places: list[TopicPartition], unclean: bool) -> list[TopicPartition]:
     """The partitions for which an election would change something."""
     states = [view.partitions[where] for where in places]
@@ -113,7 +148,7 @@ def needing(view: ClusterView, places: list[TopicPartition], unclean: bool) -> l
     return [one.where for one in states if one.leader != one.target[0]]
 
 
-def _ask(bootstrap: str, wanted: list[TopicPartition], kind: int) -> ElectLeadersResponse:
+def _ask(bootstrap: str, wanted: Sequence[TopicPartition], kind: int) -> ElectLeadersResponse:
     topics: dict[str, list[int]] = {}
     for where in wanted:
         topics.setdefault(where.topic, []).append(where.partition)

@@ -4,9 +4,6 @@ The protocol does not say when a problem began. The command remembers when it fi
 in a file of the user; run it regularly, and the times are right.
 """
 
-import contextlib
-import json
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,16 +14,26 @@ import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
 from millstream.cli.cluster_throttle import throttled_topics, unused_lists
-from millstream.cli.cluster_view import ClusterView, PartitionView, size_text, time_text, view_of
+from millstream.cli.cluster_view import (
+    ClusterView,
+    PartitionView,
+    size_text,
+    time_text,
+    view_from,
+    view_of,
+)
 from millstream.cli.connection import Cluster
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import counted, echo, print_json
+from millstream.cli.remembered import keep_times, memory_path, recall_times
 from millstream.client.blocking import Address
 from millstream.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from millstream.wire.apis.describe_log_dirs import DescribeLogDirsRequest
 
 _FULL_SHARE: Final = 0.9
 _NAMED_MAX: Final = 5
+# A node that takes longer is silent. Less than a session, after which a stuck node is not alive.
+_ANSWER_SECONDS_MAX: Final = 5.0
 _TOPIC_TYPE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
 
@@ -56,13 +63,13 @@ class Disk:
 @bootstrap_option
 def health(as_json: bool, bootstrap: str) -> None:
     """Say what is wrong with the cluster, since when, and what to do. Exit code 0 if nothing."""
-    with Cluster(bootstrap) as cluster:
-        view = view_of(cluster)
-        disks = list(_disks(cluster, view))
+    with Cluster(bootstrap, answer_seconds_max=_ANSWER_SECONDS_MAX) as cluster:
+        view = _view(cluster)
+        disks, silent = _disks(cluster, view)
         min_isr = _min_isr(cluster, view)
         throttled = throttled_topics(cluster, view)
-    problems = found_problems(view, disks, min_isr, throttled)
-    since = remembered(_state_path(view.cluster_id), problems, time.time())
+    problems = found_problems(view, disks, min_isr, throttled, silent)
+    since = remembered(memory_path("health", view.cluster_id), problems, time.time())
     if as_json:
         print_json(
             [
@@ -98,8 +105,10 @@ def found_problems(
     disks: Iterable[Disk],
     min_isr: Mapping[str, int],
     throttled: Iterable[str] = (),
+    silent: Iterable[int] = (),
 ) -> list[Problem]:
-    """The worst first. A partition is in the worst group that it belongs to."""
+    """The worst first. A partition is in the worst group that it belongs to. `silent` are nodes
+    that count as alive and do not answer."""
     found: list[Problem] = []
     if view.controller_id < 0:
         text = "the cluster has no controller, so nothing is elected"
@@ -107,6 +116,7 @@ def found_problems(
             Problem(("controller",), text, "Check that ZooKeeper runs and nodes reach it.")
         )
     found += _missing_nodes(view)
+    found += _silent_nodes(view, silent)
     rest = list(view.partitions.values())
     for key, is_so, text, advice, is_notice in _GROUPS:
         some = [one for one in rest if is_so(one, min_isr.get(one.where.topic, 1))]
@@ -141,6 +151,17 @@ def _missing_nodes(view: ClusterView) -> Iterator[Problem]:
             (f"node {node}",),
             f"node {node} is not alive; it has replicas of {counted(count, 'partition')}",
             f"Start it. If it will not come back: millstream cluster decommission {node}",
+        )
+
+
+def _silent_nodes(view: ClusterView, silent: Iterable[int]) -> Iterator[Problem]:
+    for node in silent:
+        role = ", the controller," if node == view.controller_id else ""
+        yield Problem(
+            (f"silent {node}",),
+            f"node {node}{role} does not answer, and counts as alive",
+            "Look at its process, its disk and its network. If it is stuck, end it: others take"
+            " over at once, otherwise when its session ends (zookeeper.session.timeout.ms).",
         )
 
 
@@ -223,13 +244,37 @@ def _disk_problems(disks: Iterable[Disk]) -> Iterator[Problem]:
 # -- asking ---------------------------------------------------------------------------------
 
 
-def _disks(cluster: Cluster, view: ClusterView) -> Iterator[Disk]:
+def _view(cluster: Cluster) -> ClusterView:
+    """As the controller sees it; as the first node does where the controller does not answer."""
+    try:
+        return view_of(cluster)
+    except CommandFailed as failed:
+        if failed.exit_code is not ExitCode.UNREACHABLE:
+            raise
+        return view_from(cluster, cluster.first)
+
+
+def _disks(cluster: Cluster, view: ClusterView) -> tuple[list[Disk], list[int]]:
+    """The disks, and the nodes that do not answer."""
+    found: list[Disk] = []
+    silent: list[int] = []
     for node in view.nodes.values():
-        answer = cluster.ask(Address(node.host, node.port), DescribeLogDirsRequest(topics=[]), 4)
-        for one in answer.results:
-            yield Disk(
+        try:
+            answer = cluster.ask(
+                Address(node.host, node.port), DescribeLogDirsRequest(topics=[]), 4
+            )
+        except CommandFailed as failed:
+            if failed.exit_code is not ExitCode.UNREACHABLE:
+                raise
+            silent.append(node.broker_id)
+            continue
+        found += [
+            Disk(
                 node.broker_id, one.log_dir, bool(one.error_code), one.total_bytes, one.usable_bytes
             )
+            for one in answer.results
+        ]
+    return found, silent
 
 
 def _min_isr(cluster: Cluster, view: ClusterView) -> dict[str, int]:
@@ -251,20 +296,9 @@ def _min_isr(cluster: Cluster, view: ClusterView) -> dict[str, int]:
 # -- since when -----------------------------------------------------------------------------
 
 
-def _state_path(cluster_id: str) -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    safe = "".join(each if each.isalnum() or each in "-_" else "_" for each in cluster_id)
-    return Path(home) / "millstream" / f"health-{safe}.json"
-
-
 def remembered(path: Path, problems: Collection[Problem], now: float) -> dict[Problem, float]:
     """When each problem was first seen, in any of what has it now. What is over is forgotten."""
-    before: dict[str, float] = {}
-    with contextlib.suppress(OSError, ValueError):
-        before = {str(key): float(at) for key, at in json.loads(path.read_text()).items()}
+    before = recall_times(path)
     since = {key: before.get(key, now) for one in problems for key in one.keys}
-    # A home that cannot be written is no reason to fail.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(since))
+    keep_times(path, since)
     return {one: min(since[key] for key in one.keys) for one in problems}

@@ -1,9 +1,13 @@
-"""`millstream cluster restart --rolling`: one node after the other, each when all are in sync."""
+"""`millstream cluster restart --rolling`: one node after the other, each when all are in sync.
+
+A command that was ended goes on when it is run again: it remembers the nodes that are done, and for
+which command.
+"""
 
 import shlex
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import click
@@ -22,11 +26,14 @@ from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.progress import Progress
+from millstream.cli.remembered import keep_times, memory_path, recall_times
 from millstream.client.blocking import Address
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker
 
 _POLL_SECONDS: Final = 0.3
 _STOP_SECONDS_MAX: Final = 120.0
+# A restart that was ended longer ago begins anew.
+_REMEMBERED_SECONDS_MAX: Final = 3600.0
 
 
 @click.command()
@@ -47,6 +54,7 @@ _STOP_SECONDS_MAX: Final = 120.0
     type=click.FloatRange(min=1),
     help="Seconds until a restarted node must be in sync.",
 )
+@click.option("--again", is_flag=True, help="Also nodes that an unfinished restart has done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @bootstrap_option
@@ -55,6 +63,7 @@ def restart(
     template: str,
     only: tuple[int, ...],
     seconds_max: float,
+    again: bool,
     yes: bool,
     as_json: bool,
     bootstrap: str,
@@ -63,7 +72,8 @@ def restart(
 
     The next node is restarted when the last one is back and every replica is in sync, so no
     partition becomes unavailable. The controller is the last one. The command may restart the
-    node, or only stop it if something else starts it again.
+    node, or only stop it if something else starts it again. Run it once more after it was ended,
+    within an hour, and it goes on with the nodes that are left.
 
     Example:
 
@@ -83,23 +93,67 @@ def restart(
             " A restart could make them unavailable. `millstream cluster health` says what to do"
         )
     commands = {node.broker_id: filled(template, node) for node in order}
+    path = memory_path("restart", view.cluster_id)
+    finished = {} if again else finished_nodes(recall_times(path), commands, time.time())
+    order = [node for node in order if node.broker_id not in finished]
     if not as_json:
-        rows = [(node_id, shlex.join(words)) for node_id, words in commands.items()]
-        print_table(["NODE", "COMMAND"], rows)
+        _show(commands, finished)
+    if not order:
+        raise CommandFailed("no node is left to restart; --again restarts them once more")
     if not yes:
         confirm(f"Restart {counted(len(order), 'node')}?", "restarting nodes")
+    memory = {_key(node_id, commands[node_id]): at for node_id, at in finished.items()}
     seconds: dict[int, float] = {}
     for node in order:
         started_at = time.monotonic()
         _restart(node, commands[node.broker_id], bootstrap)
         _wait_in_sync(bootstrap, node, view, started_at + seconds_max)
         seconds[node.broker_id] = took = time.monotonic() - started_at
+        memory[_key(node.broker_id, commands[node.broker_id])] = time.time()
+        keep_times(path, memory)
         if not as_json:
-            done = f"{len(seconds)} of {len(order)}"
-            text = f"node {node.broker_id} is back and in sync after {time_text(took)} ({done})"
-            echo(text, err=True)
+            text = f"node {node.broker_id} is back and in sync after {time_text(took)}"
+            echo(f"{text} ({estimated(list(seconds.values()), len(order))})", err=True)
+    keep_times(path, {})
     if as_json:
         print_json([{"node": id, "seconds": round(each, 3)} for id, each in seconds.items()])
+
+
+def _key(node_id: int, command: list[str]) -> str:
+    """Nodes of one machine may have the same command."""
+    return f"{node_id}: {shlex.join(command)}"
+
+
+def _show(commands: Mapping[int, list[str]], finished: Mapping[int, float]) -> None:
+    now = time.time()
+    rows = [
+        (
+            node_id,
+            f"done {time_text(now - finished[node_id])} ago" if node_id in finished else "to do",
+            shlex.join(words),
+        )
+        for node_id, words in commands.items()
+    ]
+    print_table(["NODE", "STATE", "COMMAND"], rows)
+
+
+def finished_nodes(
+    memory: Mapping[str, float], commands: Mapping[int, list[str]], now: float
+) -> dict[int, float]:
+    """The nodes for which an unfinished restart has run the same command lately, and when."""
+    found = {node_id: memory.get(_key(node_id, words)) for node_id, words in commands.items()}
+    return {
+        node_id: at
+        for node_id, at in found.items()
+        if at is not None and 0 <= now - at <= _REMEMBERED_SECONDS_MAX
+    }
+
+
+def estimated(seconds: list[float], count: int) -> str:
+    """How far it is, and for how long it goes on."""
+    done = f"{len(seconds)} of {count}"
+    left = sum(seconds) / len(seconds) * (count - len(seconds))
+    return f"{done}, about {time_text(left)} left" if left else done
 
 
 def restart_order(view: ClusterView, only: tuple[int, ...]) -> list[DescribeClusterBroker]:

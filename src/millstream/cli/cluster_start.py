@@ -10,11 +10,12 @@ import click
 
 from millstream.cli.address import parse_address
 from millstream.cli.bootstrap import json_option
-from millstream.cli.child_processes import Watch
+from millstream.cli.child_processes import Watch, make_owner_only_folder
 from millstream.cli.node_process import FREE_PORT, NodeProcess
 from millstream.cli.output import echo, print_line_json
 from millstream.cli.zookeeper import ZooKeeperServer, class_path, digest_file
 from millstream.client.blocking import Address, Connection
+from millstream.config.load import refuse_secrets
 from millstream.errors import KafkaCode, ProtocolError
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -72,6 +73,7 @@ def start(
     needs Java, and PySpark
     (`pip install 'millstream[spark]'`) or Debian's package zookeeper.
     """
+    refuse_secrets(sets)
     stopped = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -83,6 +85,7 @@ def start(
     started: list[NodeProcess] = []
     server: _ZooKeeper | None = None
     digest: list[str] = []
+    make_owner_only_folder(data_dir)
     try:
         if zookeeper is None:
             server = _ZooKeeper(data_dir / "zookeeper")

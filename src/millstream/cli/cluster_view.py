@@ -105,8 +105,12 @@ def controller_of(cluster: Cluster) -> Address:
 
 def view_of(cluster: Cluster) -> ClusterView:
     """As the controller sees it: other nodes hear of changes a moment later."""
-    controller = controller_of(cluster)
-    metadata, moving = _at_one_moment(cluster, controller)
+    return view_from(cluster, controller_of(cluster))
+
+
+def view_from(cluster: Cluster, node: Address) -> ClusterView:
+    """As this node sees it."""
+    metadata, moving = _at_one_moment(cluster, node)
     partitions: dict[TopicPartition, PartitionView] = {}
     for topic in metadata.topics:
         for one in topic.partitions:
@@ -126,14 +130,14 @@ def view_of(cluster: Cluster) -> ClusterView:
     )
 
 
-def _at_one_moment(cluster: Cluster, controller: Address) -> tuple[MetadataResponse, Reassignments]:
+def _at_one_moment(cluster: Cluster, node: Address) -> tuple[MetadataResponse, Reassignments]:
     """Replicas and moves that belong together: a move that ends between the two questions would
     look as if it had ended with all its replicas."""
-    moving = reassignments(cluster, controller)
+    moving = reassignments(cluster, node)
     for _ in range(_LOOKS_MAX):
         before = moving
-        metadata = cluster.metadata(node=controller)
-        moving = reassignments(cluster, controller)
+        metadata = cluster.metadata(node=node)
+        moving = reassignments(cluster, node)
         if moving == before:
             break
     return metadata, moving

@@ -35,7 +35,8 @@ TRANSACTION_COORDINATOR: Final = 1
 class Cluster:
     """`with Cluster(bootstrap) as cluster: cluster.ask(node, XRequest(...))`"""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, answer_seconds_max: float = REQUEST_SECONDS_MAX) -> None:
+        self._answer_seconds_max = answer_seconds_max
         self._security = security_of_command()
         first = open_first(bootstrap, self._security)
         self.first = first.address
@@ -123,7 +124,7 @@ class Cluster:
     def ask(self, node: Address, request: Request[M], newest: int = NEWEST) -> M:
         """An answer, in the newest version that both sides know, at most `newest`."""
         with self.connected(node) as connection:
-            return connection.ask(request, newest, timeout_seconds=REQUEST_SECONDS_MAX)
+            return connection.ask(request, newest, timeout_seconds=self._answer_seconds_max)
 
     @contextmanager
     def connected(self, node: Address) -> Iterator[Connection]:
@@ -135,7 +136,7 @@ class Cluster:
                     node,
                     client_id=CLIENT_ID,
                     security=self._security,
-                    connect_seconds_max=REQUEST_SECONDS_MAX,
+                    connect_seconds_max=self._answer_seconds_max,
                 )
             yield connection
         except OSError as error:

@@ -17,9 +17,15 @@ import click
 from millstream.cli.bootstrap import bootstrap_option, client_settings, explain
 from millstream.cli.failure import CommandFailed
 from millstream.cli.names import GROUP, TOPIC
-from millstream.cli.output import check_output_open, echo
+from millstream.cli.output import check_output_open, echo, terminal_bytes
 from millstream.cli.record_filter import Filter, compile_filter
-from millstream.cli.record_text import TextRecord, compile_format, to_json_line
+from millstream.cli.record_text import (
+    TextRecord,
+    as_it_is,
+    compile_format,
+    to_json_line,
+    to_terminal_json_line,
+)
 from millstream.cli.schemas import decoder, registry_option
 from millstream.client.start_position import (
     FromEnd,
@@ -109,11 +115,14 @@ def consume(
 ) -> None:
     """Print the records of topics, and keep printing as new ones arrive.
 
+    A pipe or a file gets the bytes of records as they are. On a terminal, control characters are
+    printed as \\xNN.
+
     Example: millstream consume orders -o -10 -e -f '%o %k %v\\n'
     """
     try:
         span = parse_range(range_text, now=datetime.now(UTC))
-        printer: Printer = to_json_line if as_json else compile_format(format_text)
+        printer = _printer(format_text, as_json=as_json)
         matches = compile_filter(anywhere=grep, keys=keys, values=values, headers=headers)
     except ValueError as wrong:
         raise click.UsageError(str(wrong)) from None
@@ -139,6 +148,14 @@ def consume(
         reading.print_records(printer, sys.stdout.buffer, count=count)
     finally:
         reading.close()
+
+
+def _printer(format_text: str, *, as_json: bool) -> Printer:
+    """The writer of a record must not control the terminal of its reader."""
+    is_terminal = sys.stdout.isatty()
+    if as_json:
+        return to_terminal_json_line if is_terminal else to_json_line
+    return compile_format(format_text, terminal_bytes if is_terminal else as_it_is)
 
 
 @dataclass(frozen=True, slots=True)

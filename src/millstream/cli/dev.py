@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from millstream.cli.failure import CommandFailed
+from millstream.cli.log_format import write_warnings
 from millstream.cli.node_main import addresses, local_config, local_node_options, run_node
 from millstream.cli.output import echo, print_line_json
 from millstream.errors import StartError
@@ -62,7 +61,7 @@ def dev(
     It answers acks=all before the data is on the disk: this is faster, and a power cut loses
     the last moments. Use `millstream broker` where data matters.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    write_warnings("%(message)s")
     with local_config(data_dir, port, sets) as (folder, config):
 
         async def while_serving(node: "Broker", stop: asyncio.Event) -> int:

@@ -48,6 +48,10 @@ class LazyGroup(click.Group):
         return load(row)
 
     def invoke(self, ctx: click.Context) -> object:
+        # Imported late: help is quick.
+        from millstream.cli.log_format import spell_out_warnings
+
+        spell_out_warnings()
         # click would turn a closed pipe into a silent exit before `main` sees it.
         try:
             return super().invoke(ctx)

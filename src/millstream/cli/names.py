@@ -26,7 +26,12 @@ class _Name(_NameType):
         except Exception:
             # A shell has no place for an error, whatever it is.
             return []
-        return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+        # A shell prints what it completes, and some shells take a line break for the next name.
+        return [
+            CompletionItem(name)
+            for name in sorted(found)
+            if name.startswith(incomplete) and name.isprintable()
+        ]
 
 
 def _bootstrap(context: click.Context) -> str:

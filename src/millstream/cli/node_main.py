@@ -115,7 +115,9 @@ async def _serve(
     config: BrokerConfig, while_serving: WhileServing, *, dev: bool, adopt: bool
 ) -> int:
     from millstream.broker.broker import Broker
+    from millstream.broker.upkeep.allocator import keep_little_memory
 
+    keep_little_memory()
     node = Broker(config, dev=dev, adopt=adopt)
     stop = asyncio.Event()
     stop_on_signals(stop)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from millstream.cli.child_processes import OWNER_ONLY_UMASK, open_owner_only
 from millstream.cli.failure import CommandFailed
 from millstream.cli.zookeeper import die_with_parent
 
@@ -31,7 +32,7 @@ class NodeProcess:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        with open(self.log_path, "ab") as errors:
+        with open_owner_only(self.log_path) as errors:
             self.process = subprocess.Popen(
                 [*self._command, "--listen", self._address],
                 stdin=subprocess.DEVNULL,
@@ -39,6 +40,7 @@ class NodeProcess:
                 stderr=errors,
                 text=True,
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,
+                umask=OWNER_ONLY_UMASK,
                 # Ctrl-C is for this process, which stops the nodes in order.
                 start_new_session=True,
             )

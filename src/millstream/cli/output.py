@@ -2,7 +2,8 @@
 
 Names, keys and metadata come from clients that anybody may have written, and a terminal obeys
 what it is sent: everything that is printed as text goes through `echo`, which escapes control
-characters. Records themselves are bytes, and are not touched.
+characters. JSON escapes them in its own way and stays JSON. Records are bytes: a pipe gets them as
+they are, a terminal gets `terminal_bytes` of them.
 """
 
 import errno
@@ -18,8 +19,9 @@ import click
 JsonValue = str | int | float | bool | None | Sequence["JsonValue"] | dict[str, "JsonValue"]
 
 
-# What our own texts use to lay out lines.
-_LAYOUT: Final = frozenset("\n\t\r")
+# What lays out lines. A carriage return alone would put new text over what stands there.
+_LAYOUT: Final = frozenset("\n\t")
+_LINE_END: Final = "\r\n"
 # Controls, directions that reorder what follows, separators of lines, halves of characters.
 _ESCAPED: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
 
@@ -28,13 +30,42 @@ def escaped(text: str) -> str:
     """The text with every character spelled out that a terminal would act upon."""
     if text.isprintable():
         return text
-    return "".join(_spelled(character) for character in text)
+    return _LINE_END.join(
+        "".join(_spelled(character) for character in line) for line in text.split(_LINE_END)
+    )
 
 
 def _spelled(character: str) -> str:
-    if character in _LAYOUT or unicodedata.category(character) not in _ESCAPED:
+    if character in _LAYOUT or not _is_obeyed(character):
         return character
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _is_obeyed(character: str) -> bool:
+    return unicodedata.category(character) in _ESCAPED
+
+
+def terminal_bytes(data: bytes) -> bytes:
+    """A part of a record for a terminal: controls, and bytes that are no UTF-8, are spelled out."""
+    return escaped(data.decode(errors="backslashreplace")).encode()
+
+
+def json_text(value: JsonValue, *, indent: int | None = None) -> str:
+    """JSON that a terminal may get: what it would act upon is escaped, and it stays the same value.
+
+    JSON itself escapes only the first 32 controls, and json.dumps all that is not ASCII or nothing.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(_spelled_in_json(character) for character in text)
+
+
+def _spelled_in_json(character: str) -> str:
+    if character == "\n" or not _is_obeyed(character):
+        return character
+    # Two escapes beyond 16 bits, as JSON has it.
+    return json.dumps(character)[1:-1]
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
@@ -43,8 +74,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def print_json(value: JsonValue) -> None:
-    # JSON escapes control characters itself, and these beyond.
-    echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json_text(value, indent=2))
 
 
 def print_outcome(text: str, value: JsonValue, *, as_json: bool) -> None:
@@ -57,14 +87,13 @@ def print_outcome(text: str, value: JsonValue, *, as_json: bool) -> None:
 
 def print_line_json(value: JsonValue) -> None:
     """For a command that goes on: one line on stdout, there at once even through a pipe."""
-    echo(json.dumps(value, ensure_ascii=False))
+    click.echo(json_text(value))
     sys.stdout.flush()
 
 
 def print_error_json(text: str, exit_code: int) -> None:
     """A failure for a program: one line on stderr."""
-    value = {"error": {"message": text, "exit_code": int(exit_code)}}
-    echo(json.dumps(value, ensure_ascii=False), err=True)
+    click.echo(json_text({"error": {"message": text, "exit_code": int(exit_code)}}), err=True)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

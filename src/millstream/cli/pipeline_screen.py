@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from millstream.cli.output import escaped
 from millstream.cli.pipeline_results import Results
 from millstream.pipeline.spec import Spec
 from millstream.pipeline.status import PipelineStatus
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
     from rich.table import Table
+    from rich.text import Text
 
 _PLAIN_EVERY_SECONDS: Final = 10.0
 _HEADINGS: Final = (
@@ -81,12 +83,12 @@ class PlainScreen:
             f"lag {'-' if query.lag is None else query.lag}"
             for query in status.queries
         )
-        print(queries, file=sys.stderr, flush=True)
+        self.say(queries)
         if self._results is not None:
-            print(_window_line(self._results), file=sys.stderr, flush=True)
+            self.say(_window_line(self._results))
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(escaped(text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._results is not None:
@@ -118,6 +120,13 @@ def _bounds(results: Results) -> list[str]:
     return found + [f"visitors \u00b1{100 * each:g} % (one sd)" for each in sorted(deviations)]
 
 
+def _shown(text: str) -> "Text":
+    """Names come from lines of logs: neither the terminal nor rich's markup may act upon them."""
+    from rich.text import Text
+
+    return Text(escaped(text))
+
+
 class LiveScreen:
     def __init__(self, spec: Spec, results: Results | None) -> None:
         self._spec = spec
@@ -140,20 +149,22 @@ class LiveScreen:
     def say(self, text: str) -> None:
         """Above the table, where it stays."""
         if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
+            self._live.console.print(_shown(text), highlight=False)
 
     def _queries(self, status: PipelineStatus) -> "Table":
         from rich.table import Table
 
         lines = ", ".join(f"{count:,} {kind}" for kind, count in sorted(status.lines.items()))
         table = Table(
-            title=f"{self._spec.name}: {lines or 'no lines yet'}", title_justify="left", box=None
+            title=_shown(f"{self._spec.name}: {lines or 'no lines yet'}"),
+            title_justify="left",
+            box=None,
         )
         for heading in _LIVE_HEADINGS:
             table.add_column(heading, no_wrap=True)
         for query in status.queries:
             table.add_row(
-                query.name,
+                _shown(query.name),
                 str(max(query.batch, 0)),
                 f"{query.rows:,}",
                 f"{query.rows_per_second:,.0f}",
@@ -174,14 +185,14 @@ class LiveScreen:
         for row in results.rows():
             p95 = "" if row.p95_ms is None else f"{row.p95_ms:,.1f}"
             visitors = "" if row.visitors is None else f"~{row.visitors:,}"
-            table.add_row(row.output, row.name, f"{row.count:,}", f"{row.errors:,}", p95, visitors)
+            name = _shown(row.name)
+            table.add_row(row.output, name, f"{row.count:,}", f"{row.errors:,}", p95, visitors)
         yield table
-        yield from _bounds(results)
-        yield from _visits(results)
+        yield from map(_shown, (*_bounds(results), *_visits(results)))
         if results.top_pages:
-            yield f"\ntop pages: {', '.join(results.top_pages)}"
+            yield _shown(f"\ntop pages: {', '.join(results.top_pages)}")
         if results.alerts:
-            yield "\nalerts:\n" + "\n".join(f"  {each}" for each in results.alerts)
+            yield _shown("\nalerts:\n" + "\n".join(f"  {each}" for each in results.alerts))
 
     def close(self) -> None:
         if self._live is not None:

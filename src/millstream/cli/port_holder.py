@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from millstream.cli.output import escaped
+
 _LISTENING: Final = "0A"
 _PROC: Final = Path("/proc")
 
@@ -40,7 +42,7 @@ def _if_holds(folder: Path, links: set[str]) -> Iterator[str]:
     with contextlib.suppress(OSError):
         if any(str(each.readlink()) in links for each in (folder / "fd").iterdir()):
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").strip()
-            yield f"{folder.name} {command.decode(errors='replace')[:200]}"
+            yield f"{folder.name} {escaped(command.decode(errors='replace')[:200])}"
 
 
 def main() -> None:

@@ -12,9 +12,11 @@ from millstream.cli.profiles import (
     Profiles,
     load_profiles,
     profile_options,
+    profiles_file,
     save_profiles,
     shown_value,
 )
+from millstream.cli.secret_options import refuse_secret
 
 
 @click.group(cls=AliasGroup)
@@ -67,6 +69,9 @@ def use(name: str, as_json: bool) -> None:
 def set_options(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Set client options of a profile; an empty value removes one. Creates the profile.
 
+    Secrets are refused here, where everybody can read them: use sasl.password='${file:PATH}' or
+    '${env:NAME}', or write them into the file of the profiles.
+
     Example: millstream profile set prod bootstrap.servers=kafka:9092 security.protocol=SSL
     """
     profiles = load_profiles()
@@ -75,6 +80,8 @@ def set_options(name: str, settings: tuple[str, ...], as_json: bool) -> None:
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise click.UsageError(f"an option is NAME=VALUE, not {setting!r}")
+        instead = f"Write it into {profiles_file()}"
+        refuse_secret("profile set", key.strip(), value, instead)
         if value:
             options[key.strip()] = value
         else:

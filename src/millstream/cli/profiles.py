@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.cli.failure import CommandFailed, ExitCode
-
-_SECRET_WORDS = ("password", "secret", "jaas", "token", "keystore.key")
+from millstream.cli.secret_options import is_secret
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ def profile_options(profiles: Profiles, name: str) -> dict[str, str]:
 
 
 def shown_value(key: str, value: str) -> str:
-    return "(hidden)" if any(word in key for word in _SECRET_WORDS) else value
+    return "(hidden)" if is_secret(key) or "token" in key else value
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from millstream.cli.output import escaped
+
 _AFTER_SECONDS: Final = 0.5
 _LIVE_EVERY_SECONDS: Final = 0.1
 _PLAIN_EVERY_SECONDS: Final = 10.0
@@ -37,10 +39,10 @@ class Progress:
         waited_seconds = now - self._shown_at
         if self._is_terminal and waited_seconds >= _LIVE_EVERY_SECONDS:
             self._shown_at, self._is_shown = now, True
-            print(f"{_AGAIN}{text()}", end="", file=sys.stderr, flush=True)
+            print(f"{_AGAIN}{escaped(text())}", end="", file=sys.stderr, flush=True)
         elif self._is_plain_wanted and waited_seconds >= _PLAIN_EVERY_SECONDS:
             self._shown_at = now
-            print(text(), file=sys.stderr, flush=True)
+            print(escaped(text()), file=sys.stderr, flush=True)
 
     def stop(self) -> None:
         """Clear the line: what follows is the result."""

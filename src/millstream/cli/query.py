@@ -221,13 +221,20 @@ def _print(answer: Answer, *, as_csv: bool, as_json: bool) -> None:
         columns: list[JsonValue] = list(answer.columns)
         print_json({"columns": columns, "rows": rows, "is_complete": answer.is_complete})
     elif as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv.writer(_Terminal() if sys.stdout.isatty() else sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
         writer.writerows(_cells(answer))
     else:
         print_table(answer.columns, _cells(answer))
     if not answer.is_complete:
         echo(f"only the first {counted(len(answer.rows), 'row')}; --rows allows more", err=True)
+
+
+class _Terminal:
+    """Where CSV is read by a person, and not by a program."""
+
+    def write(self, text: str) -> None:
+        echo(text, nl=False)
 
 
 def _cells(answer: Answer) -> Iterator[list[object]]:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from millstream.cli.output import JsonValue, json_text
+
 Headers = list[tuple[str, bytes | None]]
 
 
@@ -53,8 +55,17 @@ _ESCAPED_TEXT = re.compile(
 )
 
 
-def compile_format(text: str) -> Callable[[TextRecord], bytes]:
-    """A function that prints a record in the format `text`; `ValueError` if it is invalid."""
+def as_it_is(data: bytes) -> bytes:
+    return data
+
+
+def compile_format(
+    text: str, shown: Callable[[bytes], bytes] = as_it_is
+) -> Callable[[TextRecord], bytes]:
+    """A function that prints a record in the format `text`; `ValueError` if it is invalid.
+
+    `shown` is applied to what comes from the record, and not to the format's own text.
+    """
     pieces: list[bytes | Piece] = []
     position = 0
     while position < len(text):
@@ -65,7 +76,9 @@ def compile_format(text: str) -> Callable[[TextRecord], bytes]:
         position = found.end()
 
     def print_record(record: TextRecord) -> bytes:
-        return b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
+        return b"".join(
+            piece if isinstance(piece, bytes) else shown(piece(record)) for piece in pieces
+        )
 
     return print_record
 
@@ -102,7 +115,16 @@ def unescaped(text: str) -> bytes:
 
 def to_json_line(record: TextRecord) -> bytes:
     """One line of JSON, newline included, that `from_json_line` reads back."""
-    fields: dict[str, object] = {
+    return json.dumps(_fields(record), ensure_ascii=False).encode() + b"\n"
+
+
+def to_terminal_json_line(record: TextRecord) -> bytes:
+    """The same value, with everything escaped that a terminal would act upon."""
+    return json_text(_fields(record)).encode() + b"\n"
+
+
+def _fields(record: TextRecord) -> dict[str, JsonValue]:
+    return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -111,7 +133,6 @@ def to_json_line(record: TextRecord) -> bytes:
         **_bytes_fields("value", record.value),
         "headers": [{"name": name, **_bytes_fields("value", v)} for name, v in record.headers],
     }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
 @dataclass(slots=True)
@@ -172,7 +193,7 @@ def _read_integer(fields: dict[str, object], name: str) -> int | None:
     return value
 
 
-def _bytes_fields(name: str, data: bytes | None) -> dict[str, str | None]:
+def _bytes_fields(name: str, data: bytes | None) -> dict[str, JsonValue]:
     if data is None:
         return {name: None}
     try:

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.log_format import write_warnings
 from millstream.cli.node_main import addresses, local_config, local_node_options, run_node
+from millstream.cli.output import echo
 
 if TYPE_CHECKING:
     from millstream.broker.broker import Broker
@@ -42,7 +42,7 @@ def run(
     Example: millstream run --topic orders:3 -- npm test
     """
     wanted = dict(parse_topic(text) for text in topics)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="millstream: %(message)s")
+    write_warnings("millstream: %(message)s")
     with local_config(data_dir, port, sets) as (_, config):
         # Unless the command has its turn: a signal came before it.
         exit_code = int(ExitCode.INTERRUPTED)
@@ -93,10 +93,10 @@ async def _run_command(command: tuple[str, ...], bootstrap: str) -> int:
         try:
             process = await asyncio.create_subprocess_exec(*command, env=environment)
         except FileNotFoundError:
-            print(f"millstream: {command[0]}: command not found", file=sys.stderr)
+            echo(f"millstream: {command[0]}: command not found", err=True)
             return _NOT_FOUND
         except PermissionError:
-            print(f"millstream: {command[0]}: permission denied", file=sys.stderr)
+            echo(f"millstream: {command[0]}: permission denied", err=True)
             return _NOT_EXECUTABLE
         except OSError as failed:
             raise CommandFailed(f"{command[0]}: {failed.strerror}") from None

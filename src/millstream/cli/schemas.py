@@ -9,6 +9,7 @@ import click
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import echo
 from millstream.cli.record_text import JsonRecord, TextRecord
+from millstream.cli.secret_options import refuse_login_in_url
 
 if TYPE_CHECKING:
     from millstream.registry.client import RegistryClient
@@ -32,7 +33,8 @@ def registry_option(help_text: str) -> Callable[[F], F]:
         "registry_url",
         metavar="URL",
         envvar="MILLSTREAM_REGISTRY",
-        help=f"{help_text} Also from MILLSTREAM_REGISTRY; may have a login, as in "
+        callback=refuse_login_in_url,
+        help=f"{help_text} Also from MILLSTREAM_REGISTRY, where it may have a login: "
         "http://NAME:PASSWORD@HOST:PORT.",
     )
 

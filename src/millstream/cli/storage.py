@@ -15,8 +15,8 @@ import click
 from millstream.cli.bootstrap import json_option
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.lazy import AliasGroup, LazyCommand
-from millstream.cli.output import counted, echo, print_json, print_table
-from millstream.cli.record_text import TextRecord, to_json_line
+from millstream.cli.output import JsonValue, counted, echo, json_text, print_json, print_table
+from millstream.cli.record_text import TextRecord, to_json_line, to_terminal_json_line
 from millstream.storage.inspect import BatchInfo, SegmentInfo, dump, list_segments, verify
 
 _PATH = click.Path(exists=True, path_type=Path)
@@ -93,7 +93,7 @@ def dump_batches(path: Path, records: bool, as_json: bool) -> None:
             _segments_in(path)
         for batch in dump(path, records=records):
             if as_json:
-                echo(_batch_json(batch))
+                click.echo(_batch_json(batch))
                 continue
             if batch.path != shown:
                 shown = batch.path
@@ -174,11 +174,11 @@ def _print_batch(batch: BatchInfo) -> None:
         f"{producer}{''.join(' ' + flag for flag in flags)}"
     )
     for record in _text_records(batch):
-        click.echo(b"    " + to_json_line(record), nl=False)
+        click.echo(b"    " + to_terminal_json_line(record), nl=False)
 
 
 def _batch_json(batch: BatchInfo) -> str:
-    fields: dict[str, object] = {
+    fields: dict[str, JsonValue] = {
         "path": str(batch.path),
         "position": batch.position,
         "size_bytes": batch.size_bytes,
@@ -198,7 +198,7 @@ def _batch_json(batch: BatchInfo) -> str:
         "is_crc_valid": batch.is_crc_valid,
         "records": [json.loads(to_json_line(record)) for record in _text_records(batch)],
     }
-    return json.dumps(fields, ensure_ascii=False)
+    return json_text(fields)
 
 
 def _text_records(batch: BatchInfo) -> Iterator[TextRecord]:

@@ -142,7 +142,8 @@ def _show_progress(answers: Mapping[int, CompactTopicResponse]) -> bool:
     done = sum(each.state not in _WORKING for each in replicas)
     what = "partitions" if len(answers) == 1 else "replicas"
     text = f"\r{done} of {len(replicas)} {what}, {moved / 1e6:,.0f} MB moved"
-    echo(text, nl=False, err=True)
+    # Not `echo`, which would spell out the return to the start of the line.
+    click.echo(text, nl=False, err=True)
     return done < len(replicas)
 
 
@@ -150,9 +151,11 @@ def _compact_offline(path: Path, config_file: Path | None, sets: Sequence[str]) 
     from millstream.broker.upkeep.offline_compaction import compact_directory
     from millstream.clock import SystemClock
     from millstream.config import load_config
+    from millstream.config.load import refuse_secrets
     from millstream.storage import layout
     from millstream.storage.compaction_round import CannotCompact
 
+    refuse_secrets(sets)
     only = layout.parse_directory(path.resolve().name)
     data_dir = path if only is None else path.resolve().parent
     config = load_config(file=config_file, sets=sets)

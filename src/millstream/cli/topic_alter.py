@@ -7,10 +7,11 @@ from millstream.cli.bootstrap import (
     bootstrap_option_beside_config,
     json_option,
 )
-from millstream.cli.cluster_view import TOPIC, change_options, parse_settings
+from millstream.cli.cluster_view import TOPIC, parse_settings
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.option_changes import change
 from millstream.cli.output import echo, print_json, print_outcome
 from millstream.errors import KafkaCode
 from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -24,16 +25,20 @@ _TIMEOUT_MS = 15_000
 @click.option(
     "-d", "--delete", "deleted", multiple=True, metavar="NAME", help="Return to the node's value."
 )
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @bootstrap_option_beside_config
 def alter(
     topic: str,
     settings: tuple[str, ...],
     deleted: tuple[str, ...],
+    yes: bool,
     as_json: bool,
     bootstrap: str,
 ) -> None:
     """Change options of a topic. Options that are not named stay.
+
+    Shows their values now and then, and asks first.
 
     Example: millstream topic alter orders -c retention.ms=86400000 -d segment.bytes
     """
@@ -41,7 +46,9 @@ def alter(
     if not wanted:
         raise CommandFailed("name an option with -c or -d", exit_code=ExitCode.USAGE)
     with Cluster(bootstrap) as cluster:
-        change_options(cluster, TOPIC, topic, wanted)
+        change(
+            *(cluster, TOPIC, topic, wanted), whose=f"topic {topic}", yes=yes, is_shown=not as_json
+        )
     if as_json:
         print_json({"name": topic, "configs": dict(wanted)})
         return

@@ -24,6 +24,11 @@ import click
 
 from millstream.cli.address import parse_address
 from millstream.cli.bootstrap import json_option
+from millstream.cli.child_processes import (
+    OWNER_ONLY_UMASK,
+    make_owner_only_folder,
+    open_owner_only,
+)
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.output import echo, print_line_json
 
@@ -50,6 +55,8 @@ admin.enableServer=false
 """
 _SETTINGS_FILE: Final = "zoo.cfg"
 _DIGEST_FILE: Final = "digest"
+# Where ZooKeeper keeps its snapshots and its log.
+_STATE_FOLDER: Final = "version-2"
 _START_SECONDS_MAX: Final = 30.0
 _STOP_SECONDS_MAX: Final = 10.0
 _POLL_SECONDS: Final = 0.03
@@ -71,8 +78,8 @@ def zookeeper(data_dir: Path, listen: str, as_json: bool) -> None:
 
     Prints `listening on HOST:PORT` when nodes can connect, and to stderr the options for them. The
     file `digest` in its directory has the credential: nodes that use it let no other client
-    change what they store. Needs Java, and PySpark (`pip install 'millstream[spark]'`) or
-    Debian's package zookeeper.
+    change what they store. Other users of this machine cannot read the files. Needs Java, and
+    PySpark (`pip install 'millstream[spark]'`) or Debian's package zookeeper.
     """
     host, port = _address(listen)
     server = ZooKeeperServer(data_dir, host=host, port=port)
@@ -102,7 +109,7 @@ def zookeeper(data_dir: Path, listen: str, as_json: bool) -> None:
 def digest_file(folder: Path) -> Path:
     """The file with the credential of the nodes, created if it is missing."""
     path = folder.absolute() / _DIGEST_FILE
-    folder.mkdir(parents=True, exist_ok=True)
+    make_owner_only_folder(folder)
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -153,22 +160,29 @@ class ZooKeeperServer:
         if not self._port:
             self._reservation = _reserve_port(self._host)
             self._port = self._reservation.getsockname()[1]
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_owner_only_folder(self._folder)
+        # Of an earlier version, perhaps, which let everybody read the secrets inside.
+        with contextlib.suppress(FileNotFoundError):
+            (self._folder / _STATE_FOLDER).chmod(0o700)
         settings = self._folder / _SETTINGS_FILE
-        settings.write_text(
-            _SETTINGS.format(folder=self._folder.absolute(), host=self._host, port=self._port)
-            + self._settings
-        )
-        with open(self.log_path, "ab") as output:
+        with open_owner_only(settings) as file:
+            file.truncate(0)
+            file.write(self._settings_text().encode())
+        with open_owner_only(self.log_path) as output:
             self.process = subprocess.Popen(
                 [java, *_JVM_FLAGS, *self._java_options, "-cp", jars, _MAIN, str(settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,
+                umask=OWNER_ONLY_UMASK,
                 # Ctrl-C is for this process, which ends it last.
                 start_new_session=True,
             )
+
+    def _settings_text(self) -> str:
+        own = _SETTINGS.format(folder=self._folder.absolute(), host=self._host, port=self._port)
+        return own + self._settings
 
     def stop(self) -> None:
         if self._reservation is not None:
