@@ -17,7 +17,7 @@ RUNS = 7
 CALLS = [
     "--help", "topic list --help", "generate systemd", "profile list", "storage segments DIR",
     "storage explain DIR/orders-0 0", "wait", "topic list", "topic list --wide",
-    "topic describe orders", "topic offsets orders", "topic alter orders -c retention.ms=100000",
+    "topic describe orders", "topic offsets orders", "topic alter orders -c retention.ms=100000 -y",
     "group list", "group describe readers", "group lag",
     "group reset readers --to end --dry-run", "topic trim orders --consumed-by readers --dry-run",
     "txn list", "cluster describe", "cluster health", "cluster elect -y", "node config --all",

@@ -21,9 +21,10 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from millstream.client.aio import Connection, NoAnswer
 from millstream.errors import KafkaCode
@@ -47,6 +48,21 @@ _FAULT_SECONDS_MAX: Final = 25.0
 _ZOOKEEPER_SECONDS: Final = 5.0
 
 Address = tuple[str, int]
+# In seconds: of the partitions whose leader was hit, and of the others.
+Gaps = tuple[list[float], list[float]]
+
+
+class Node(Protocol):
+    @property
+    def bootstrap(self) -> str: ...
+
+
+class AnyCluster(Protocol):
+    """Millstream's or Kafka's."""
+
+    @property
+    def nodes(self) -> Mapping[int, Node]: ...
+    def leaders(self, topic: str) -> dict[int, int]: ...
 
 
 class TopicWriter:
@@ -146,12 +162,9 @@ class TopicWriter:
 
 
 async def measure(
-    cluster: MillstreamCluster,
-    topics: list[str],
-    fault: str,
-    ensemble: ZooKeeperEnsemble | None,
-) -> tuple[list[float], list[float]]:
-    """The gaps in seconds of the partitions whose leader was hit, and of the others."""
+    cluster: AnyCluster, topics: Sequence[str], victim: int | None, do_harm: Callable[[], None]
+) -> Gaps:
+    """The gaps around a harm, which hits a node, or with None all partitions."""
     addresses = [
         (node.bootstrap.partition(":")[0], int(node.bootstrap.rpartition(":")[2]))
         for node in cluster.nodes.values()
@@ -166,17 +179,16 @@ async def measure(
     try:
         await until(lambda: all(len(w.last) == len(w.partitions) for w in writers), tasks)
         await asyncio.sleep(2.0)
-        victim = cluster.controller_id(topics[0])
         led = [
             (writer, n)
             for writer in writers
             for n in writer.partitions
-            if writer.leaders.get(n) == victim or fault.startswith("zookeeper")
+            if victim is None or writer.leaders.get(n) == victim
         ]
         for writer in writers:
             writer.gaps.clear()
         failed_at = time.monotonic()
-        await asyncio.to_thread(do_harm, cluster, victim, fault, ensemble)
+        await asyncio.to_thread(do_harm)
         await until(lambda: all(w.last[n] > failed_at + _AFTER_SECONDS for w, n in led), tasks)
         others = [(w, n) for w in writers for n in w.partitions if (w, n) not in led]
         return [w.gaps[n] for w, n in led], [w.gaps[n] for w, n in others]
@@ -202,7 +214,7 @@ async def until(is_so: Callable[[], bool], tasks: list[asyncio.Task[None]]) -> N
             await asyncio.sleep(0.02)
 
 
-def do_harm(
+def _do_harm(
     cluster: MillstreamCluster, victim: int, fault: str, ensemble: ZooKeeperEnsemble | None
 ) -> None:
     if ensemble is not None:
@@ -217,14 +229,14 @@ def do_harm(
         cluster.nodes[victim].kill()
 
 
-def wait_until_led_by_others(cluster: MillstreamCluster, topics: list[str], dead: int) -> None:
+def _wait_until_led_by_others(cluster: MillstreamCluster, topics: Sequence[str], dead: int) -> None:
     wait_until(
         lambda: all(dead not in cluster.leaders(topic).values() for topic in topics),
         f"node {dead} leads nothing",
     )
 
 
-def mend(cluster: MillstreamCluster, topics: list[str]) -> None:
+def _mend(cluster: MillstreamCluster, topics: Sequence[str]) -> None:
     for node in cluster.nodes.values():
         if node.is_running:
             with contextlib.suppress(ProcessLookupError):
@@ -235,11 +247,59 @@ def mend(cluster: MillstreamCluster, topics: list[str]) -> None:
         cluster.wait_until_in_sync(topic)
 
 
+def topics_for(partitions: int) -> list[str]:
+    return [f"t{n}" for n in range(partitions // PER_TOPIC)]
+
+
+def p99(gaps: Sequence[float]) -> float:
+    return sorted(gaps)[int(len(gaps) * 0.99)]
+
+
+def failures(
+    place: Path, *options: str, fault: str, partitions: int, rounds: int
+) -> Iterator[Gaps]:
+    """Of a cluster of ours that has so many partitions; the same cluster in all rounds."""
+    if fault == "second":
+        options += ("--set", "min.insync.replicas=1")
+    with contextlib.ExitStack() as stack:
+        ensemble = None
+        if fault == "zookeeper-leader":
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            ensemble = stack.enter_context(zookeeper_ensemble(Path(folder)))
+        cluster = stack.enter_context(
+            millstream_cluster(place, "--dev", *options, ensemble=ensemble)
+        )
+        stack.callback(cluster.kill_all)
+        topics = topics_for(partitions)
+        for topic in topics:
+            cluster.create_topic(topic, PER_TOPIC)
+        for _ in range(rounds):
+            yield _failure(cluster, topics, fault, ensemble)
+            if ensemble is not None:
+                ensemble.start()
+            _mend(cluster, topics)
+
+
+def _failure(
+    cluster: MillstreamCluster,
+    topics: Sequence[str],
+    fault: str,
+    ensemble: ZooKeeperEnsemble | None,
+) -> Gaps:
+    if fault == "second":
+        first = next(n for n in cluster.nodes if n != cluster.controller_id(topics[0]))
+        cluster.nodes[first].kill()
+        _wait_until_led_by_others(cluster, topics, first)
+    victim = cluster.controller_id(topics[0])
+    harm = partial(_do_harm, cluster, victim, fault, ensemble)
+    hit = None if fault.startswith("zookeeper") else victim
+    return asyncio.run(measure(cluster, topics, hit, harm))
+
+
 def text(gaps: list[float]) -> str:
-    in_order = sorted(gaps)
     return (
         f"{len(gaps)} partitions, median {statistics.median(gaps):.2f} s,"
-        f" p99 {in_order[int(len(gaps) * 0.99)]:.2f} s, longest {in_order[-1]:.2f} s"
+        f" p99 {p99(gaps):.2f} s, longest {max(gaps):.2f} s"
     )
 
 
@@ -256,31 +316,18 @@ def main() -> None:
     parser.add_argument("--keep-logs", type=Path)
     arguments = parser.parse_args()
     options = [word for each in arguments.set for word in ("--set", each)]
-    if arguments.fault == "second":
-        options += ["--set", "min.insync.replicas=1"]
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        place = arguments.keep_logs or Path(folder)
-        ensemble = None
-        if arguments.fault == "zookeeper-leader":
-            ensemble = stack.enter_context(zookeeper_ensemble(Path(folder) / "ensemble"))
-        with millstream_cluster(place, "--dev", *options, ensemble=ensemble) as cluster:
-            topics = [f"t{n}" for n in range(arguments.partitions // PER_TOPIC)]
-            for topic in topics:
-                cluster.create_topic(topic, PER_TOPIC)
-            for number in range(1, arguments.rounds + 1):
-                if arguments.fault == "second":
-                    first = next(n for n in cluster.nodes if n != cluster.controller_id(topics[0]))
-                    cluster.nodes[first].kill()
-                    wait_until_led_by_others(cluster, topics, first)
-                hit, others = asyncio.run(measure(cluster, topics, arguments.fault, ensemble))
-                print(f"{arguments.fault} {number}: led by it: {text(hit)}", flush=True)
-                if others:
-                    print(f"    led by others: {text(others)}", flush=True)
-                if ensemble is not None:
-                    ensemble.start()
-                mend(cluster, topics)
-            cluster.kill_all()
+    with tempfile.TemporaryDirectory() as folder:
+        found = failures(
+            arguments.keep_logs or Path(folder),
+            *options,
+            fault=arguments.fault,
+            partitions=arguments.partitions,
+            rounds=arguments.rounds,
+        )
+        for number, (hit, others) in enumerate(found, 1):
+            print(f"{arguments.fault} {number}: led by it: {text(hit)}", flush=True)
+            if others:
+                print(f"    led by others: {text(others)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from millstream.wire.apis.api_versions import ApiVersionsRequest
-from tests.support.attacks import ATTACKS, Aim, Attack, frame
+from tests.support.attacks import (
+    ATTACKS,
+    Aim,
+    Attack,
+    batch_with,
+    create_topic,
+    frame,
+    now_ms,
+    produce,
+)
 from tests.support.memory_limit import memory_mb
 from tests.support.node import MillstreamNode
 from tests.support.raw_client import RawClient
@@ -32,6 +41,14 @@ from tests.support.raw_client import RawClient
 ATTACK_SECONDS_MAX: Final = 20
 _PING_EVERY_SECONDS: Final = 0.002
 _HOSTILE_ADDRESS: Final = "127.0.0.66"
+
+# Three connections announce 100 MB frames and send 12 KB/s; 300 KB produces of another client wait.
+SLOW_FRAMES: Final = "three frames of 100 MB at 12 KB/s, produces of 300 KB"
+_SLOW_CONNECTIONS: Final = 3
+_SLOW_FRAME_BYTES: Final = 100_000_000
+_SLOW_BYTES_PER_SECOND: Final = 12_000
+_SLOW_PIECE_SECONDS: Final = 0.05
+_GOOD_PRODUCE_BYTES: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +64,8 @@ class Outcome:
 # -- running them ------------------------------------------------------------------------
 
 
-def ping(port: int, worst: Any, asked_at: Any, is_over: Any) -> None:
-    """Ask for the API versions, again and again. Runs as a process."""
-    request = frame(ApiVersionsRequest(), 2)
+def ping(port: int, request: bytes, worst: Any, asked_at: Any, is_over: Any) -> None:
+    """Ask the same again and again. Runs as a process."""
     with socket.create_connection(("127.0.0.1", port), timeout=120) as sock:
         while not is_over.value:
             asked_at.value = began = time.monotonic()
@@ -64,13 +80,16 @@ def ping(port: int, worst: Any, asked_at: Any, is_over: Any) -> None:
 class Pinging:
     """The worst wait while the block runs, a wait that has not ended included."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, request: bytes | None = None) -> None:
+        request = request or frame(ApiVersionsRequest(), 2)
         spawn = multiprocessing.get_context("spawn")
         self._worst: Any = spawn.Value(ctypes.c_double, 0.0, lock=False)
         self._asked_at: Any = spawn.Value(ctypes.c_double, 0.0, lock=False)
         self._is_over: Any = spawn.Value(ctypes.c_bool, False, lock=False)
         self._process = spawn.Process(
-            target=ping, args=(port, self._worst, self._asked_at, self._is_over), daemon=True
+            target=ping,
+            args=(port, request, self._worst, self._asked_at, self._is_over),
+            daemon=True,
         )
 
     def __enter__(self) -> "Pinging":
@@ -152,6 +171,45 @@ def run(attack: Attack, source: str) -> Outcome:
         return Outcome(worst_ms, grown, answered, seconds, end)
 
 
+def run_slow_frames(source: str) -> Outcome:
+    """For as long as other attacks last at most."""
+    with tempfile.TemporaryDirectory() as folder, node_of(source, Path(folder)) as node:
+        with RawClient(node.bootstrap, timeout_seconds=60) as client:
+            create_topic(client, "good")
+        good = produce(batch_with(bytes(_GOOD_PRODUCE_BYTES), now_ms()), "good")
+        port = int(node.bootstrap.rpartition(":")[2])
+        with contextlib.ExitStack() as stack:
+            pinging = stack.enter_context(Pinging(port, good))
+            before_mb = memory_mb(node.pid, "VmRSS")
+            Path(f"/proc/{node.pid}/clear_refs").write_text("5")
+            slow = [
+                stack.enter_context(
+                    socket.create_connection(("127.0.0.1", port), 5, (_HOSTILE_ADDRESS, 0))
+                )
+                for _ in range(_SLOW_CONNECTIONS)
+            ]
+            began = time.monotonic()
+            end = send_slowly(slow, began + ATTACK_SECONDS_MAX)
+            seconds = time.monotonic() - began
+            worst_ms = pinging.worst_ms
+            grown = memory_mb(node.pid, "VmHWM") - before_mb
+        return Outcome(worst_ms, grown, 0, seconds, end)
+
+
+def send_slowly(socks: list[socket.socket], deadline: float) -> str:
+    for sock in socks:
+        sock.sendall(struct.pack(">i", _SLOW_FRAME_BYTES))
+    piece = bytes(int(_SLOW_BYTES_PER_SECOND * _SLOW_PIECE_SECONDS))
+    try:
+        while time.monotonic() < deadline:
+            for sock in socks:
+                sock.sendall(piece)
+            time.sleep(_SLOW_PIECE_SECONDS)
+    except ConnectionError:
+        return "connection closed"
+    return f"given up after {ATTACK_SECONDS_MAX} s"
+
+
 @contextlib.contextmanager
 def node_of(source: str, folder: Path) -> Iterator[MillstreamNode]:
     os.environ["PYTHONPATH"] = source
@@ -171,14 +229,18 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'attack':56}{'worst wait':>12}{'memory':>10}{'answer':>12}{'took':>8}")
     for attack in ATTACKS:
-        if options.only not in attack.name:
-            continue
-        found = run(attack, options.src)
-        print(
-            f"{attack.name:56}{found.worst_wait_ms:9.0f} ms{found.grown_mb:7.0f} MB"
-            f"{found.answered_bytes / 1000:9.0f} KB{found.seconds:6.1f} s  {found.end}",
-            flush=True,
-        )
+        if options.only in attack.name:
+            show(attack.name, run(attack, options.src))
+    if options.only in SLOW_FRAMES:
+        show(SLOW_FRAMES, run_slow_frames(options.src))
+
+
+def show(name: str, found: Outcome) -> None:
+    print(
+        f"{name:56}{found.worst_wait_ms:9.0f} ms{found.grown_mb:7.0f} MB"
+        f"{found.answered_bytes / 1000:9.0f} KB{found.seconds:6.1f} s  {found.end}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,8 @@ from bench import frames
 from millstream.broker.broker import Broker
 from millstream.config import load_config
 from millstream.model import ANONYMOUS, Codec
-from millstream.records.batch import BatchView
+from millstream.records.batch import CRC_START, BatchView
+from millstream.records.checksum import crc32c
 from millstream.records.validation import check_produced, produced_batch
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.cursor import Cursor
@@ -32,7 +34,15 @@ from millstream.wire.produce import read_produce_request
 BURSTS = 200
 CALLS_PER_BURST = 100
 TOPIC = "paths"
+# As Java's producer sends them where it is the only one: a batch for each partition.
+PARTITIONS = 12
+REQUESTS_PER_BURST = 12
 _INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_CORRELATION_AT = 4
+_CRC_AT = 17
+_SEQUENCE_AT = 53
 
 
 def smallest_mean_us(call: Callable[[], Any]) -> float:
@@ -43,6 +53,19 @@ def smallest_mean_us(call: Callable[[], Any]) -> float:
             call()
         best = min(best, time.perf_counter() - began)
     return best / CALLS_PER_BURST * 1e6
+
+
+def smallest_cpu_us(prepare: Callable[[], Any], calls: list[Callable[[], Any]]) -> float:
+    """CPU of a call where all of them are made in turn; `prepare` is called before and not
+    counted."""
+    best = float("inf")
+    for _ in range(BURSTS):
+        prepare()
+        began = time.process_time()
+        for call in calls:
+            call()
+        best = min(best, time.process_time() - began)
+    return best / len(calls) * 1e6
 
 
 def _connection() -> Any:
@@ -82,19 +105,18 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
         read_produce_request(fresh, header.version)
 
     def append() -> None:
-        # The last append stamped its offset here; clients send zero.
-        _INT64.pack_into(data, 0, 0)
         partition.append(produced_batch(data), terms, now_ms=now_ms)
+        # The append stamped its offset here; clients send zero.
+        _INT64.pack_into(data, 0, 0)
 
     def whole() -> None:
-        _INT64.pack_into(data, 0, 0)
         node.dispatch(connection, frame)
+        _INT64.pack_into(data, 0, 0)
 
     def decoded() -> None:
         connection.shortcut = connection.last_request = None
         whole()
 
-    _INT64.pack_into(data, 0, 0)
     return [
         ("the whole request, without the socket", whole),
         ("the same, decoded", decoded),
@@ -106,6 +128,85 @@ def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], An
         ("    CRC alone", view.crc_is_valid),
         ("    write to the page cache", lambda: partition.log.segments[-1].file.append(data)),
     ]
+
+
+class IdempotentRequests:
+    """Requests of one producer with an id, each to the next of `targets`: lists of partitions."""
+
+    def __init__(
+        self, node: Broker, batch: bytes, *, producer_id: int, targets: list[list[int]]
+    ) -> None:
+        self._dispatch = node.dispatch
+        self._connection = _connection()
+        self._count = BatchView(memoryview(batch)).record_count
+        self._sequences = dict.fromkeys(range(PARTITIONS), 0)
+        # Of a request, with what is different each time: partition and batch.
+        self._requests: list[tuple[memoryview, list[tuple[int, memoryview]]]] = []
+        for indexes in targets:
+            frame = bytearray(
+                frames.produce_load(TOPIC, [batch], acks=-1, partitions=indexes).frames[0]
+            )
+            view = memoryview(frame)[4:]
+            body = Cursor(view)
+            header = read_request_header(body)
+            topic = read_produce_request(body, header.version).topics[0]
+            batches: list[tuple[int, memoryview]] = []
+            for index, data in topic.partitions:
+                assert data is not None
+                _INT64.pack_into(data, 43, producer_id)
+                batches.append((index, data))
+            self._requests.append((view, batches))
+
+    def prepare(self) -> None:
+        """The next sequence numbers, and an offset of zero, which the last append has changed."""
+        for frame, batches in self._requests:
+            _INT32.pack_into(frame, _CORRELATION_AT, 1)
+            for index, data in batches:
+                _INT64.pack_into(data, 0, 0)
+                _INT32.pack_into(data, 12, -1)
+                # Epoch zero.
+                data[51:53] = bytes(2)
+                _INT32.pack_into(data, _SEQUENCE_AT, self._sequences[index])
+                _UINT32.pack_into(data, _CRC_AT, crc32c(data[CRC_START:]))
+                self._sequences[index] += self._count
+
+    @property
+    def calls(self) -> list[Callable[[], Any]]:
+        return [partial(self._send, frame) for frame, _ in self._requests]
+
+    def _send(self, frame: memoryview) -> None:
+        self._dispatch(self._connection, frame)
+
+    @property
+    def records(self) -> int:
+        """How many were sent."""
+        return sum(self._sequences.values())
+
+
+def show_idempotent(node: Broker) -> None:
+    """Whole requests as producers send them by default: an id, acks=all. A `--dev` node answers
+    when the records are written."""
+    now_ms = node.node.clock.now_ms()
+    every = list(range(PARTITIONS))
+    print("idempotent produce, acks=all, the whole request without the socket")
+    for number, (name, record_bytes, count, codec, targets) in enumerate(
+        (
+            ("100 B to one of 12 partitions in turn", 100, 1, Codec.NONE, [[at] for at in every]),
+            ("16 KB to each of 12 partitions", 1024, 15, Codec.NONE, [every] * REQUESTS_PER_BURST),
+            ("the same, lz4", 1024, 15, Codec.LZ4, [every] * REQUESTS_PER_BURST),
+        )
+    ):
+        batch = frames.batch(
+            record_bytes=record_bytes, count=count, codec=codec, timestamp_ms=now_ms
+        )
+        requests = IdempotentRequests(node, batch, producer_id=1000 + number, targets=targets)
+        before = _records(node)
+        print(f"  {name:44}{smallest_cpu_us(requests.prepare, requests.calls):8.2f} us")
+        assert _records(node) - before == requests.records, "not all of them were taken"
+
+
+def _records(node: Broker) -> int:
+    return sum(node.node.partitions.get(TOPIC, at).log.next_offset for at in range(PARTITIONS))
 
 
 def fetch_steps(node: Broker) -> list[tuple[str, Callable[[], Any]]]:
@@ -136,7 +237,7 @@ async def create_topic(node: Broker) -> None:
     header = RequestHeader(CreateTopicsRequest.api.key, 5, 1, "paths")
     connection = _connection()
     topic = CreatableTopic(
-        name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
     )
     body = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False)
     request = Request(header, connection)
@@ -163,6 +264,7 @@ async def main() -> None:
                 timestamp_ms=node.node.clock.now_ms(),
             )
             show(f"produce, {name}", produce_steps(node, batch))
+        show_idempotent(node)
         show("fetch of a megabyte", fetch_steps(node))
         os.sync()
         await node.stop()

@@ -3,8 +3,13 @@
 Ours have a ZooKeeper of their own, whose processor time counts as theirs. Raw loads have one
 connection to the leader of each partition. Kafka takes one request at a time from each, so its
 rows with 16 KB batches show round trips; those with 1 MB batches show throughput.
+
+Failures of a cluster with 3,000 partitions are those of `bench.failover`: a fifth of the partitions
+is written to every 100 ms, and a gap is the longest time without an acknowledgement. These clusters
+run one after the other, and ours with `--dev`.
 """
 
+import asyncio
 import itertools
 import os
 import threading
@@ -17,7 +22,7 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench import clients, frames
+from bench import clients, failover, frames
 from bench.bench import Bench, Compared
 from bench.clusters import Cluster, KafkaCluster, MillstreamCluster, wait_until
 from bench.loads import ACKS_ALL, LIBRDKAFKA_BATCH_BYTES, ONE_RECORD, ProduceShape
@@ -41,6 +46,11 @@ _NUMBERS: Final = itertools.count()
 _IDLE_CORES_MAX: Final = 0.25
 _SETTLE_SECONDS: Final = 0.5
 _SETTLE_SECONDS_MAX: Final = 20.0
+_LARGE_CLUSTER: Final = 3_000
+_FAILOVER_SECONDS_MAX: Final = 1.0
+# The default of zookeeper.session.timeout.ms. Its end alone shows that a process is stuck, or that
+# a second node is dead; ZooKeeper notices it at the next tick, up to two seconds later.
+_SESSION_SECONDS: Final = 18.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class Sent:
 def run(bench: Bench) -> list[Row]:
     clusters = Pair(bench, MillstreamCluster(bench.path("ours")), KafkaCluster(bench.path("kafka")))
     with clusters.running():
-        return [
+        rows = [
             *_throughput_rows(bench, clusters),
             _java_row(bench, clusters),
             *_rate_rows(bench, clusters),
@@ -64,6 +74,8 @@ def run(bench: Bench) -> list[Row]:
             _away_row(bench, clusters),
             _gap_row(bench, clusters),
         ]
+    # Nine thousand replicas of each would not fit beside each other.
+    return [*rows, *_failover_rows(bench)]
 
 
 class Pair:
@@ -296,6 +308,57 @@ def _gap(cluster: Cluster) -> float:
         victim.start()
         cluster.wait_in_sync(topic)
         return times.longest_gap()
+
+
+def _failover_rows(bench: Bench) -> list[Row]:
+    rounds = 2 if bench.is_quick else 5
+    killed = _p99_after(bench, "kill", rounds)
+    kafka = [failover.p99(_kafka_gaps(bench))]
+    name = f"{_LARGE_CLUSTER:,} partitions, p99 of gaps"
+    rows = [
+        _limited(f"{name}, kill -9 of who leads a third", killed, _FAILOVER_SECONDS_MAX),
+        Row(PART, f"{name}, the same beside Kafka's", "s", killed, kafka),
+    ]
+    for fault, what in (
+        ("second", "a second dead node of three"),
+        ("freeze", "SIGSTOP of the leader"),
+    ):
+        found = _p99_after(bench, fault, 1)
+        session = [_SESSION_SECONDS] * len(found)
+        rows.append(Row(PART, f"{name}, {what}", "s", found, session, against="a session"))
+    moved = _p99_after(bench, "zookeeper-leader", 1)
+    rows.append(_limited(f"{name}, kill -9 of ZooKeeper's leader", moved, _FAILOVER_SECONDS_MAX))
+    return rows
+
+
+def _limited(name: str, seconds: list[float], limit: float) -> Row:
+    return Row(PART, name, "s", seconds, [limit] * len(seconds), at_most(1.0), against="limit")
+
+
+def _p99_after(bench: Bench, fault: str, rounds: int) -> list[float]:
+    """Of the partitions that the fault hit, in each round."""
+    bench.say(f"{_LARGE_CLUSTER} partitions, {fault}: Millstream, {rounds} rounds")
+    found = failover.failures(
+        bench.path(fault), fault=fault, partitions=_LARGE_CLUSTER, rounds=rounds
+    )
+    return [failover.p99(hit) for hit, _ in found]
+
+
+def _kafka_gaps(bench: Bench) -> list[float]:
+    """One round: to start three JVMs and create the partitions takes minutes."""
+    bench.say(f"{_LARGE_CLUSTER} partitions, kill: Kafka, one round")
+    cluster = KafkaCluster(bench.path("kafka-large"))
+    cluster.start()
+    try:
+        topics = failover.topics_for(_LARGE_CLUSTER)
+        for topic in topics:
+            cluster.create_topic(topic, partitions=failover.PER_TOPIC)
+        victim = cluster.leaders(topics[0])[0]
+        harm = cluster.nodes[victim].kill
+        hit, _ = asyncio.run(failover.measure(cluster, topics, victim, harm))
+        return hit
+    finally:
+        cluster.stop()
 
 
 class Acknowledgements:

@@ -1,13 +1,15 @@
 """The long runs: `python -m tests.faults.soak NAME`, resumable, one line per round.
 
-Every round appends one JSON line to `tests/faults/results/NAME.jsonl`: the seed, how many
-records (of `group_kills`: commits) were acknowledged, the fault that hit, and what was wrong.
+Every round appends one JSON line to `tests/faults/results/NAME.jsonl`: the code that ran (git's
+name of the tree `src`), the seed, how many records (of `group_kills`: commits) were acknowledged,
+the fault that hit, and what was wrong.
 A round with fewer than 2,000 of them does not count. Run again, it goes on where it stopped.
 At the end it prints how long partitions were without a leader, or what attacks cost a good client,
 where that was measured.
 """
 
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -90,11 +92,26 @@ def main(name: str) -> int:
     rows = _rows(path)
     for line in summary(rows) + hostile.summary(rows):
         print(line)
+    if hostile.is_too_slow(rows):
+        print(f"a good client waits more than {hostile.SLOWER_MAX} times as long", file=sys.stderr)
+        return 1
     return code
 
 
 def _rows(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def code() -> str:
+    """What `git rev-parse HEAD:src` says of the code that these rounds run."""
+    root = Path(__file__).parents[2]
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    changed = "+changes" if git("status", "--porcelain", "src") else ""
+    return git("rev-parse", "--short=12", "HEAD:src") + changed
 
 
 def _run(name: str, soak: Soak, path: Path) -> int:
@@ -111,7 +128,7 @@ def _run(name: str, soak: Soak, path: Path) -> int:
         seeds = list(range(next_seed, next_seed + 2 * missing))
         for outcome in soak.run(Path(folder), seeds):
             counts = outcome.acknowledged >= ACKNOWLEDGED_PER_ROUND_MIN
-            row = {"at": int(time.time()), **asdict(outcome), "counts": counts}
+            row = {"at": int(time.time()), "code": code(), **asdict(outcome), "counts": counts}
             with open(path, "a") as results:
                 results.write(json.dumps(row) + "\n")
             missing -= counts

@@ -1,7 +1,10 @@
 """A loaded cluster is operated by the commands alone: nothing acknowledged is lost."""
 
 import json
+import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -99,6 +102,7 @@ def test_a_rolling_restart_waits_for_the_isr(tmp_path: Path) -> None:
         cluster.create_topic(TOPIC, PARTITIONS)
         loaded = Loaded(cluster)
         wait_until_acknowledged([loaded.writer], 1_000)
+        run = partial(run_millstream, bootstrap=cluster.bootstrap)
         script = tmp_path / "restart.py"
         ask = tmp_path / "ask"
         ask.mkdir()
@@ -110,10 +114,17 @@ def test_a_rolling_restart_waits_for_the_isr(tmp_path: Path) -> None:
             "while (folder / sys.argv[1]).exists(): time.sleep(0.05)\n"
         )
         command = shlex.join([sys.executable, str(script)]) + " {node}"
+        restart = ["cluster", "restart", "--rolling", "--yes", "--command", command]
         with Restarter(cluster, ask) as restarter:
-            done = loaded.run("cluster", "restart", "--rolling", "--yes", "--command", command)
-        assert restarter.restarted == 3, done.errors
-        assert done.errors.count("is back and in sync") == 3
+            kill_after_a_line(restart, cluster, "is back and in sync")
+            [first, *_] = restarter.restarted
+            # It may have begun with the next node.
+            wait_until(lambda: not list(ask.iterdir()), "nothing is being restarted")
+            wait_until(lambda: run("cluster", "health").exit_code == 0, "all are in sync")
+            done = loaded.run(*restart)
+        assert re.search(rf"{first} +done .* ago", done.output), done.output
+        assert restarter.restarted.count(first) == 1, "a restart goes on where it was ended"
+        assert set(restarter.restarted) == {1, 2, 3}
         loaded.check()
 
 
@@ -125,7 +136,7 @@ class Restarter:
         self._folder = folder
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.restarted = 0
+        self.restarted: list[int] = []
 
     def _run(self) -> None:
         while not self._is_over.wait(0.05):
@@ -133,7 +144,7 @@ class Restarter:
                 node = self._cluster.nodes[int(path.name)]
                 node.stop()
                 node.start()
-                self.restarted += 1
+                self.restarted.append(int(path.name))
                 path.unlink()
 
     def __enter__(self) -> "Restarter":
@@ -170,6 +181,30 @@ def test_a_move_whose_command_is_killed_is_cancelled_or_continued(tmp_path: Path
         assert "throttled" not in run("topic", "describe", "moved").output
 
 
+@pytest.mark.timeout(240)
+def test_health_says_which_node_is_dead_or_silent(tmp_path: Path) -> None:
+    with millstream_cluster(tmp_path) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        run = partial(run_millstream, bootstrap=cluster.bootstrap)
+        assert run("cluster", "health").exit_code == 0
+        os.kill(cluster.nodes[2].pid, signal.SIGSTOP)
+        try:
+            silent = run("cluster", "health")
+        finally:
+            os.kill(cluster.nodes[2].pid, signal.SIGCONT)
+        assert silent.exit_code == 1
+        assert re.search("node 2.* does not answer", silent.output), silent.output
+        cluster.nodes[3].kill()
+        found: list[Ran] = []
+
+        def is_fenced() -> bool:
+            found.append(run("cluster", "health"))
+            return "node 3 is not alive; it has replicas of" in found[-1].output
+
+        wait_until(is_fenced, "the dead node is a problem")
+        assert found[-1].exit_code == 1
+
+
 def replicas_of(cluster: MillstreamCluster, topic: str) -> list[int]:
     found = cluster.metadata(topic)
     assert found is not None
@@ -181,6 +216,15 @@ def fill(bootstrap: str, topic: str, *, megabytes: int) -> None:
     for _ in range(megabytes * 10):
         producer.produce(topic, b"x" * 100_000)
     assert producer.flush(60) == 0
+
+
+def kill_after_a_line(command: list[str], cluster: MillstreamCluster, part: str) -> None:
+    """Kill the command as soon as it has said something."""
+    words = [sys.executable, "-m", "millstream", *command, "-b", cluster.bootstrap]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any(part in line for line in process.stderr), "it has said what it should"
+        process.kill()
 
 
 def start_and_kill(command: list[str], cluster: MillstreamCluster) -> None:

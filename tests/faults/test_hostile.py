@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.hostile import MEMORY_BYTES, hostile_rounds, summary
+from tests.faults.hostile import MEMORY_BYTES, hostile_rounds, is_too_slow, summary
 
 
 @pytest.mark.slow
@@ -31,5 +31,7 @@ def test_the_summary_compares_attacks_on_the_node_with_attacks_on_another() -> N
         "attacked / another node attacked, by round: median 2.0, from 1.5 to 3.0",
         "peak memory: 150 MB of 512 MiB",
     ]
+    assert not is_too_slow([older, *rows])
+    assert is_too_slow([row(5.0, 11.0), *rows, row(5.0, 10.1)])
     assert summary([older]) == []
     assert summary([{"fault": "SIGKILL of 77", "counts": True}]) == []

@@ -23,12 +23,13 @@ from millstream.config.files import parse_toml
 from millstream.coordinators.codecs import embedded, table, transactions
 from millstream.coordinators.consumer.pattern import TopicPattern
 from millstream.errors import KafkaError, ProtocolError, StartError
-from millstream.model import Codec
+from millstream.model import Codec, TimestampType
 from millstream.records import columns, walking
 from millstream.records.batch import CRC_START, HEADER_BYTES, split_batches
 from millstream.records.builder import build_batch
 from millstream.records.compression import TooLarge, decompress
 from millstream.records.records import Record, read_records
+from millstream.records.unpacking import unpacked
 from millstream.records.validation import check_produced, produced_batch
 from millstream.security.sasl import jaas, oauthbearer, plain, scram
 from millstream.security.sasl.outcome import AuthenticationFailed
@@ -210,6 +211,49 @@ def unpack(data: bytes) -> None:
         decompress(Codec(data[0] % 5), data[1:], limit_bytes=_UNPACKED_MAX)
 
 
+def unpack_in_thread(data: bytes) -> None:
+    """What a thread unpacks is what is unpacked on the loop, or both refuse."""
+    if not data:
+        return
+    codec, packed = Codec(data[0] % 5), data[1:]
+    found: list[bytes | None] = []
+    try:
+        found.append(bytes(decompress(codec, packed, limit_bytes=_UNPACKED_MAX)))
+    except ValueError:
+        found.append(None)
+    try:
+        with unpacked(codec, packed, limit_bytes=_UNPACKED_MAX) as records:
+            found.append(bytes(records))
+    except ValueError:
+        found.append(None)
+    if found[0] != found[1]:
+        raise AssertionError(f"on the loop {found[0]!r}, in a thread {found[1]!r}")
+
+
+def delivery_times_both_ways(data: bytes) -> None:
+    """The compiled and the Python search for delivery times agree."""
+    if len(data) < 4:
+        return
+    count, records = struct.unpack_from(">i", data)[0] % 1000, data[4:]
+    names = (b"not-before", b"not-after")
+    found = [
+        each.find_delivery_times(records, count, *names)
+        for each in (walking.IMPLEMENTATION, walking.PURE)
+    ]
+    if found[0] != found[1]:
+        raise AssertionError(f"compiled {found[0]}, Python {found[1]}")
+
+
+def timed_seeds() -> list[bytes]:
+    """Records with the headers that a search looks for."""
+    headers = [("not-before", b"12"), ("other", b""), ("not-after", b"-5")]
+    records = [Record(n, n, b"k", b"v", headers[n:]) for n in range(3)]
+    found = build_batch(
+        records, base_offset=0, codec=Codec.NONE, timestamp_type=TimestampType.CREATE_TIME
+    )
+    return [struct.pack(">i", 3) + bytes(found[HEADER_BYTES:])]
+
+
 def batch_seeds() -> list[bytes]:
     return [
         bytes(batch(count, codec=codec, key=key))
@@ -337,6 +381,8 @@ TARGETS: Final[dict[str, Target]] = {
     "compaction": Target(compact_both_ways, (ValueError,), batch_seeds),
     "split": Target(split, (ValueError,), batch_seeds),
     "codecs": Target(unpack, (ValueError, TooLarge), unpack_seeds),
+    "unpacking": Target(unpack_in_thread, (), unpack_seeds),
+    "delivery_times": Target(delivery_times_both_ways, (), timed_seeds),
     "patterns": Target(
         match_pattern, (KafkaError,), lambda: [b"orders.*", b"[a-z]{3,}", b"(a|b)+"]
     ),

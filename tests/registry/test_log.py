@@ -126,7 +126,7 @@ def test_compaction_loses_nothing_that_counts() -> None:
         before = everything()
         # Only a segment that is complete is compacted.
         altered = run_millstream(
-            "topic", "alter", "_schemas", "-c", "segment.ms=1", bootstrap=broker.bootstrap
+            "topic", "alter", "_schemas", "-c", "segment.ms=1", "-y", bootstrap=broker.bootstrap
         )
         assert altered.exit_code == 0, altered.errors
         rest.put("/config", {"compatibility": "FULL"})
