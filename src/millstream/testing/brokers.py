@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.cluster.state import NO_LEADER
 from millstream.testing.data_folder import check_storage
 from millstream.testing.started import StartedKafka
 
@@ -79,8 +80,12 @@ class Brokers(StartedKafka):
         """The nodes that know each other."""
 
     @abstractmethod
-    def _replicas(self) -> dict[tuple[str, int], Replicas]:
-        """Of every partition, as a broker knows that reaches the coordination store."""
+    def _reaching(self) -> list[int]:
+        """The running brokers that reach the coordination store."""
+
+    @abstractmethod
+    def _replicas_known_to(self, node_id: int) -> dict[tuple[str, int], Replicas]:
+        """Of every partition, as one broker knows them."""
 
     # -- start and stop ---------------------------------------------------------------
 
@@ -117,12 +122,20 @@ class Brokers(StartedKafka):
     # -- looking ----------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> int:
-        """The broker that leads; waits while there is none."""
-        self._wait(
-            lambda: self._partition(topic, partition).leader in self.running,
-            f"{topic}-{partition} has a leader",
-        )
-        return self._partition(topic, partition).leader
+        """The broker that leads; waits until all that reach the coordination store name it, so
+        that a client learns of it whichever of them it asks."""
+        self._partition(topic, partition)
+        key = (topic, partition)
+        named: set[int] = set()
+
+        def agree() -> bool:
+            views = [self._replicas_known_to(node_id) for node_id in self._reaching()]
+            named.clear()
+            named.update(view[key].leader if key in view else NO_LEADER for view in views)
+            return len(named) == 1 and named <= set(self.running)
+
+        self._wait(agree, f"{topic}-{partition} has a leader")
+        return named.pop()
 
     def in_sync(self, topic: str, partition: int) -> tuple[int, ...]:
         """The in-sync replicas."""
@@ -134,6 +147,22 @@ class Brokers(StartedKafka):
             lambda: all(one.assigned == set(one.in_sync) for one in self._replicas().values()),
             "all replicas are in sync",
         )
+
+    def _replicas(self) -> dict[tuple[str, int], Replicas]:
+        return self._replicas_known_to(self._one_reaching())
+
+    def _one_reaching(self) -> int:
+        """A broker that reaches the coordination store; waits for one."""
+        if not self.running:
+            raise RuntimeError("no broker of the cluster runs")
+        found: list[int] = []
+
+        def look() -> bool:
+            found.extend(self._reaching()[:1])
+            return bool(found)
+
+        self._wait(look, "a broker is a member")
+        return found[0]
 
     def _partition(self, topic: str, partition: int) -> Replicas:
         found = self._replicas().get((topic, partition))

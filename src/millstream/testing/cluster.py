@@ -5,7 +5,7 @@ is another one: it is in memory, where a cluster has ZooKeeper.
 """
 
 import time
-from collections.abc import Collection, Coroutine, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -182,7 +182,7 @@ class Cluster(Brokers):
         return self._credentials.access(self.bootstrap)
 
     def _name_of(self, topic_id: UUID) -> str | None:
-        topic = next(self._members()).image.topics_by_id.get(topic_id)
+        topic = self._image(self._one_reaching()).topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
     @property
@@ -195,12 +195,15 @@ class Cluster(Brokers):
 
     @property
     def controller(self) -> int:
-        return self._image().controller_id
+        return self._image(self._one_reaching()).controller_id
 
-    def _replicas(self) -> dict[tuple[str, int], Replicas]:
+    def _reaching(self) -> list[int]:
+        return [one for one in self.running if not self._membership(one).is_fenced]
+
+    def _replicas_known_to(self, node_id: int) -> dict[tuple[str, int], Replicas]:
         return {
             (topic.name, number): Replicas(one.leader, frozenset(one.replicas), one.isr)
-            for topic in list(self._image().topics.values())
+            for topic in list(self._image(node_id).topics.values())
             for number, one in enumerate(topic.partitions)
         }
 
@@ -208,20 +211,13 @@ class Cluster(Brokers):
         images = [node.node.image for node in self._nodes.values()]
         return set[int](self.ids).intersection(*(image.brokers for image in images))
 
-    def _image(self) -> ClusterImage:
-        """What a broker knows that reaches the coordination store."""
-        if not self._nodes:
-            raise RuntimeError("no broker of the cluster runs")
-        self._wait(lambda: any(self._members()), "a broker is a member")
-        return next(self._members()).image
+    def _image(self, node_id: int) -> ClusterImage:
+        return self._membership(node_id).image
 
-    def _members(self) -> Iterator[Membership]:
-        """Of brokers that know the cluster as it is."""
-        for node in list(self._nodes.values()):
-            member = node.node.cluster
-            assert isinstance(member, Member), "open_session makes it one"
-            if not member.membership.is_fenced:
-                yield member.membership
+    def _membership(self, node_id: int) -> Membership:
+        member = self._nodes[node_id].node.cluster
+        assert isinstance(member, Member), "open_session makes it one"
+        return member.membership
 
     # -- in the thread of the brokers -------------------------------------------------
 

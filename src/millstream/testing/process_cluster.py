@@ -161,31 +161,30 @@ class ProcessCluster(Brokers):
 
     @property
     def controller(self) -> int:
-        return self._metadata().controller_id
+        return self._metadata(self._one_reaching()).controller_id
 
-    def _metadata(self) -> MetadataResponse:
-        """What a broker knows that reaches ZooKeeper."""
-        sure = [node_id for node_id in self.running if node_id not in self._isolated]
-        if not sure:
-            raise RuntimeError("no broker of the cluster runs")
-        address = Address("127.0.0.1", self._ports[sure[0]])
+    def _reaching(self) -> list[int]:
+        return [node_id for node_id in self.running if node_id not in self._isolated]
+
+    def _replicas_known_to(self, node_id: int) -> dict[tuple[str, int], Replicas]:
+        return {
+            (topic.name or "", one.partition_index): Replicas(
+                one.leader_id, frozenset(one.replica_nodes), tuple(one.isr_nodes)
+            )
+            for topic in self._metadata(node_id).topics
+            for one in topic.partitions
+        }
+
+    def _alive(self) -> Collection[int]:
+        return {one.node_id for one in self._metadata(self._one_reaching()).brokers}
+
+    def _metadata(self, node_id: int) -> MetadataResponse:
+        address = Address("127.0.0.1", self._ports[node_id])
         connection = Connection(address, client_id="millstream-testing")
         try:
             return connection.ask(MetadataRequest(topics=None))
         finally:
             connection.close()
-
-    def _replicas(self) -> dict[tuple[str, int], Replicas]:
-        return {
-            (topic.name or "", one.partition_index): Replicas(
-                one.leader_id, frozenset(one.replica_nodes), tuple(one.isr_nodes)
-            )
-            for topic in self._metadata().topics
-            for one in topic.partitions
-        }
-
-    def _alive(self) -> Collection[int]:
-        return {one.node_id for one in self._metadata().brokers}
 
 
 class _Process:
