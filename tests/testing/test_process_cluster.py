@@ -1,5 +1,7 @@
 """Brokers as processes, with a real ZooKeeper. Covers testing/node_process.py too."""
 
+from collections.abc import Collection
+
 import pytest
 from confluent_kafka import Producer
 
@@ -10,11 +12,12 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 TOPIC = "orders"
 
 
-def put(cluster: ProcessCluster, count: int, cut_off: int | None = None) -> None:
-    """With acks=all; every record is acknowledged when this returns."""
+def put(cluster: ProcessCluster, count: int, unnamed: Collection[int] = ()) -> None:
+    """With acks=all; every record is acknowledged when this returns. Some nodes are not named to
+    the producer."""
     failed = []
     addresses = dict(zip(cluster.ids, cluster.bootstrap.split(","), strict=True))
-    reached = ",".join(address for node_id, address in addresses.items() if node_id != cut_off)
+    reached = ",".join(one for node_id, one in addresses.items() if node_id not in unnamed)
     producer = Producer({"bootstrap.servers": reached, "acks": "all", "log_level": 0})
     for number in range(count):
         producer.produce(
@@ -40,7 +43,7 @@ def test_killed_and_cut_off_leaders_are_replaced() -> None:
         leader = cluster.leader(TOPIC, 0)
         cluster.partition_network({leader})
         wait_until(lambda: cluster.leader(TOPIC, 0) != leader, "another node leads")
-        put(cluster, 10, cut_off=leader)
+        put(cluster, 10, unnamed={leader})
         cluster.heal_network()
         cluster.wait_in_sync()
         cluster.stop(1)
@@ -48,6 +51,21 @@ def test_killed_and_cut_off_leaders_are_replaced() -> None:
         cluster.repair()
         assert cluster.controller in cluster.running
         assert len(cluster.topic(TOPIC).records()) == 30
+
+
+def test_clients_of_a_leader_that_is_cut_off_find_the_next_one() -> None:
+    with ProcessCluster(topics={TOPIC: 1}) as cluster:
+        put(cluster, 10)
+        leader = cluster.leader(TOPIC, 0)
+        others = set(cluster.ids) - {leader}
+        cluster.partition_network({leader})
+        wait_until(lambda: cluster.leader(TOPIC, 0) != leader, "another node leads")
+        # They know that leader alone, and it names itself until it gives its roles up.
+        put(cluster, 10, unnamed=others)
+        cluster.heal_network()
+        cluster.wait_in_sync()
+        assert leader in cluster.in_sync(TOPIC, 0)
+        assert len(cluster.topic(TOPIC).records()) == 20
 
 
 def test_mistakes_are_explained() -> None:

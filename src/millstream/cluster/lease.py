@@ -18,12 +18,14 @@ _SHARE_OF_SESSION: Final = 2 / 3
 
 
 class Lease:
-    __slots__ = ("_clock", "_seconds", "_sent_at")
+    __slots__ = ("_clock", "_seconds", "_sent_at", "session_seconds")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seconds = 0.0
         self._sent_at = 0.0
+        # 0 without a session.
+        self.session_seconds = 0.0
 
     def is_valid(self) -> bool:
         return self._clock.monotonic() - self._sent_at < self._seconds
@@ -39,7 +41,8 @@ class Lease:
     def renew(self, *, sent_at: float, session_timeout_ms: int) -> None:
         """A request sent at `sent_at`, by the monotonic clock, was answered."""
         self._sent_at = max(self._sent_at, sent_at)
-        self._seconds = session_timeout_ms / 1000 * _SHARE_OF_SESSION
+        self.session_seconds = session_timeout_ms / 1000
+        self._seconds = self.session_seconds * _SHARE_OF_SESSION
 
     def end(self) -> None:
-        self._seconds = 0.0
+        self.session_seconds = self._seconds = 0.0

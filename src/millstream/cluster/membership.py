@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from millstream.clock import Clock
 from millstream.cluster import election, joining, znodes
+from millstream.cluster.contact import Contact
 from millstream.cluster.controller import Controller, OnWritten, Policy
 from millstream.cluster.departed import Departed
 from millstream.cluster.joining import Session
@@ -83,6 +84,7 @@ class Membership:
         """`new_cluster_options` are set for all nodes if this one creates the cluster."""
         self.image = ClusterImage()
         self.lease = Lease(clock)
+        self.contact = Contact(clock, self.lease)
         self._departed = Departed(self.image, clock)
         self.broker_epoch = NO_BROKER_EPOCH
         self.is_fenced = True
@@ -295,6 +297,9 @@ class Membership:
                     self._fence("its registration is gone")
                 self._observer.poll()
                 self._tell_log_ends_if_asked()
+            others = self.image.brokers.keys() - {self._broker_id}
+            if self.contact.is_lost(others=len(others)):
+                self._fence("neither ZooKeeper nor any other node is heard")
 
     async def _beat(self) -> bool:
         """Renews the lease; False if the node is no longer registered."""

@@ -58,6 +58,8 @@ class FetcherNode:
     # Is a partition throttled at this moment; and report the bytes fetched for it.
     is_held_back: Callable[[ReplicatedPartition], bool]
     took: Callable[[ReplicatedPartition, int], None]
+    # A leader has answered.
+    heard: Callable[[], None]
     # To wait for before a position counts, if every replica syncs first.
     wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
     clock: Clock
@@ -130,6 +132,7 @@ class FetchConnection:
             return
         if answers is not None:
             self._pause_seconds = PAUSE_SECONDS_MIN
+            self._node.heard()
             self._fetches.tell("")
             await self._fetches.take(asked, answers)
 

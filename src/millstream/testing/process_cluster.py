@@ -126,7 +126,8 @@ class ProcessCluster(Brokers):
     def partition_network(self, *sides: Collection[int]) -> None:
         """Brokers of different sides do not reach each other any more. ZooKeeper is with the
         largest side, or the first of equal ones; the sessions of the others expire. Clients reach
-        everyone, and those that ask a broker without ZooKeeper hear what it last knew."""
+        everyone; a broker that hears neither ZooKeeper nor the others sends them away after a
+        session timeout, and tells them what it last knew before."""
         everyone = sides_of(sides, self.ids)
         self._unreached = unreached(everyone)
         for node_id in self._processes:

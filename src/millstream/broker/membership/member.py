@@ -129,7 +129,9 @@ class Member:
         self.peers = Peers(node.node_id, nodes.address, self._prove, self._security)
         self.throttles = Throttles(node)
         self.in_sync = InSyncReplicas(node, membership, nodes)
-        self.followers = ThrottledFollowers(self.throttles, self.in_sync)
+        self.followers = ThrottledFollowers(
+            self.throttles, self.in_sync, heard=self.membership.contact.heard
+        )
         self._fetchers = ReplicaFetchers(self._fetcher_node(nodes))
         self._replica_node = self._new_replica_node()
         self._high_watermarks = node.disk.store.checkpoints.high_watermarks()
@@ -173,6 +175,7 @@ class Member:
             checkpoint=self._node.disk.checkpoint,
             is_held_back=self.throttles.holds_back_receiving,
             took=self.throttles.received,
+            heard=self.membership.contact.heard,
             wait_counted=self._durability.wait_counted,
             clock=self._node.clock,
             settings=self._fetcher_settings,
@@ -376,9 +379,12 @@ class Member:
 class ThrottledFollowers:
     """Implements `Followers`."""
 
-    def __init__(self, throttles: Throttles, in_sync: InSyncReplicas) -> None:
+    def __init__(
+        self, throttles: Throttles, in_sync: InSyncReplicas, *, heard: Callable[[], None]
+    ) -> None:
         self._throttles = throttles
         self._in_sync = in_sync
+        self._heard = heard
 
     def is_held_back(self, partition: Partition, replica_id: int) -> bool:
         assert isinstance(partition, ReplicatedPartition)
@@ -388,6 +394,7 @@ class ThrottledFollowers:
         assert isinstance(partition, ReplicatedPartition)
         if size_bytes:
             self._throttles.sent(partition, replica_id, size_bytes)
+        self._heard()
         self._in_sync.fetched_by(partition, replica_id)
 
 
