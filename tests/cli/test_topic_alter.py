@@ -126,6 +126,9 @@ def test_a_single_node_is_healthy_and_has_nothing_to_move(
     assert "nothing is moving" in ran(server, "cluster", "reassign", "--cancel").errors
     alone = ran(server, "cluster", "decommission", str(node), "-y", code=1)
     assert "only 0 nodes stay" in alone.errors
-    unknown = ran(server, "cluster", "decommission", "99", "-y", code=1)
-    assert "node 99 is not in the cluster" in unknown.errors
-    assert f"Alive are {node}" in unknown.errors
+
+
+def test_of_a_node_that_has_left_nothing_is_left_to_move(server: str) -> None:
+    told = ran(server, "cluster", "decommission", "99").errors
+    assert "node 99 has no replicas and is not alive: nothing is left to do. Alive are" in told
+    assert json.loads(ran(server, "cluster", "decommission", "99", "--json").output) == []
