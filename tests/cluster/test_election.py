@@ -104,6 +104,13 @@ def test_a_person_may_elect_whoever_is_there():
     assert election.uncleanly_elected(lost, nodes()) is None
 
 
+def test_a_replica_that_a_move_adds_is_elected_uncleanly_only_where_no_other_is_alive():
+    moving = election.reassigned(state(isr=(), replicas=(4, 3), min_isr=1), (1, 3))
+    assert (moving.replicas, moving.adding) == ((1, 3, 4), (1,))
+    assert election.uncleanly_elected(moving, nodes(1, 3)).leader == 3
+    assert election.uncleanly_elected(moving, nodes(1, 2)).leader == 1
+
+
 def test_a_stopping_node_gives_up_what_others_can_take_and_nothing_else():
     after = repaired(state(), nodes(1, 2, 3, stopping=[1]))
     assert (after.leader, after.isr) == (2, (2, 3))

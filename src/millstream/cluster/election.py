@@ -60,10 +60,10 @@ def preferred(state: PartitionState, nodes: Nodes) -> PartitionState | None:
 def uncleanly_elected(state: PartitionState, nodes: Nodes) -> PartitionState | None:
     """The first live replica in the order of the assignment leads, whatever it has lost: at a
     person's request, or where `unclean.leader.election.enable` says so. Nothing compares
-    how long the logs are."""
+    how long the logs are, but one that a move adds may have nothing yet and comes last."""
     if state.leader != NO_LEADER:
         return None
-    for replica in state.replicas:
+    for replica in (*original_replicas(state), *state.adding):
         if replica in nodes.live:
             elected = _led_by(replace(state, isr=(replica,), elr=(), last_known_elr=()), replica)
             return replace(elected, unclean_epoch=elected.leader_epoch)
