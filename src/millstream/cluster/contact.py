@@ -1,7 +1,8 @@
 """Whether this node is the one that is cut off, from ZooKeeper and from all other nodes.
 
-While ZooKeeper alone is silent, its nodes go on: they hear each other, and nobody is replaced. A
-node that neither ZooKeeper nor any other node answers has been replaced by them, for all it can
+While ZooKeeper is silent for everybody, its nodes go on: they hear each other, and nobody is
+replaced. A node for which it alone is silent is replaced, and the controller tells it. One that
+neither ZooKeeper nor any other node answers has been replaced by them, for all it can
 know. Clients that reach it would send to it and read from it for ever, because whenever they ask
 where to go it names itself. So it gives its roles up.
 """

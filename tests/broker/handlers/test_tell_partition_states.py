@@ -4,8 +4,10 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from millstream.cluster import znodes
-from millstream.cluster.stores.store import Node
+from millstream.cluster.stores.store import CoordinationFailed, Node
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.tell_partition_states import (
@@ -34,6 +36,30 @@ def test_a_node_believes_other_nodes_and_no_client(tmp_path: Path) -> None:
             await until(
                 lambda: second.image.topics["t"].partitions[0].version == version, "it is told"
             )
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_is_cut_off_from_the_store_alone_learns_who_leads_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        raise CoordinationFailed("the test has cut the connection")
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create("t")
+            cut = await cluster.led()
+            store = cluster._sessions[cut.node_id]
+            with monkeypatch.context() as patch:
+                patch.setattr(store, "_open_tree", silent)
+                cluster.tree.end_session(store._session)
+                image = cut.image.topics["t"]
+                await until(lambda: image.partitions[0].leader != cut.node_id, "it is told")
+                assert not cut.member.membership.is_fenced
+                leader = cluster.nodes[image.partitions[0].leader]
+                assert cluster.replica(leader.node_id).is_leader
+                assert not cluster.replica(cut.node_id).is_leader
 
     asyncio.run(scenario())
 

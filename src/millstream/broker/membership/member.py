@@ -123,6 +123,7 @@ class Member:
         self._addresses = addresses
         self._durability = durability
         nodes = Nodes(lambda: node.image, lambda: addresses.inter_broker_listener)
+        self._nodes = nodes
         self.elections = Elections(membership)
         # At once: what cannot be used is an error of the start.
         self._security()
@@ -294,20 +295,25 @@ class Member:
 
     def _tell_states(self, states: Mapping[TopicPartition, StoredNode]) -> None:
         """This node is the controller, and has written these."""
-        for broker_id in self._node.image.brokers:
-            if broker_id != self._node.node_id:
-                waiting = self._untold.setdefault(broker_id, {})
+        # One that has just left may be alive and cut off from ZooKeeper alone. It would go on
+        # naming itself as the leader, and clients that ask it would ask it for ever.
+        for broker in (*self._node.image.brokers.values(), *self.membership.departed()):
+            if broker.id != self._node.node_id:
+                waiting = self._untold.setdefault(broker.id, {})
                 waiting.update(states)
-                if broker_id not in self._telling:
-                    task = asyncio.get_running_loop().create_task(self._tell(broker_id))
-                    self._telling[broker_id] = task
+                if broker.id not in self._telling:
+                    task = asyncio.get_running_loop().create_task(self._tell(broker))
+                    self._telling[broker.id] = task
 
-    async def _tell(self, broker_id: int) -> None:
+    async def _tell(self, broker: BrokerState) -> None:
         """Everything that waits, in one request after the other: a connection takes one."""
+        broker_id, address = broker.id, self._nodes.address_of(broker)
         try:
             while (states := self._untold.pop(broker_id, None)) is not None:
                 request = _told_states(states)
-                await self.peers.ask(broker_id, request, 0, timeout_seconds=_TELL_SECONDS_MAX)
+                await self.peers.ask(
+                    broker_id, request, 0, timeout_seconds=_TELL_SECONDS_MAX, address=address
+                )
         except NoAnswer as problem:
             # Its watches tell it, too.
             self._untold.pop(broker_id, None)

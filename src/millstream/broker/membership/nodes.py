@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from millstream.cluster.state import NO_BROKER_EPOCH, ClusterImage
+from millstream.cluster.state import NO_BROKER_EPOCH, BrokerState, ClusterImage
 
 Address = tuple[str, int]
 
@@ -16,7 +16,11 @@ class Nodes:
     def address(self, broker_id: int) -> Address | None:
         """The address of a node; None while it is unknown."""
         broker = self._image().brokers.get(broker_id)
-        if broker is None or not broker.endpoints:
+        return None if broker is None else self.address_of(broker)
+
+    def address_of(self, broker: BrokerState) -> Address | None:
+        """Of a node that the image may no longer have."""
+        if not broker.endpoints:
             return None
         endpoint = broker.endpoint(self._listener()) or broker.endpoints[0]
         return endpoint.host, endpoint.port

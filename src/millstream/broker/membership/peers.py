@@ -38,10 +38,17 @@ class Peers:
         self._is_closed = False
 
     async def ask(
-        self, broker_id: int, request: Request[M], version: int, *, timeout_seconds: float
+        self,
+        broker_id: int,
+        request: Request[M],
+        version: int,
+        *,
+        timeout_seconds: float,
+        address: Address | None = None,
     ) -> M:
-        """Raises NoAnswer."""
-        address = self._address(broker_id)
+        """`address` is where the node is said to be, instead of where the image has it. Raises
+        NoAnswer."""
+        address = address or self._address(broker_id)
         if address is None:
             raise NoAnswer(f"the address of node {broker_id} is not known")
         if self._addresses.get(broker_id) != address:
