@@ -116,7 +116,7 @@ async def following_of(
             checkpoint=checkpoint,
             is_held_back=lambda partition: partition in held_back,
             took=lambda partition, size_bytes: None,
-            heard=lambda: None,
+            heard=lambda leader_id: None,
             wait_counted=wait_counted,
             clock=clock or SystemClock(),
             settings=lambda: FetcherSettings(

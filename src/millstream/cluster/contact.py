@@ -7,12 +7,14 @@ know. Clients that reach it would send to it and read from it for ever, because 
 where to go it names itself. So it gives its roles up.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from millstream.clock import Clock
 from millstream.cluster.lease import Lease
 
-# With a single other node, the dead one may just as well be the other.
+# Where a single other node was heard, the dead one may just as well be the other. That is so in a
+# cluster of two, and where this node shares partitions with one alone.
 _OTHERS_MIN: Final = 2
 
 
@@ -24,21 +26,23 @@ class Contact:
     def __init__(self, clock: Clock, lease: Lease) -> None:
         self._clock = clock
         self._lease = lease
-        # None before a node was heard that has reasons to be heard all the time: a follower
-        # fetches from it, or it follows.
-        self._heard_at: float | None = None
+        # By node; only of nodes that have reasons to be heard all the time: they follow this
+        # one, or it follows them.
+        self._heard_at: dict[int, float] = {}
 
-    def heard(self) -> None:
+    def heard(self, node_id: int) -> None:
         """Another node has fetched from here, or answered a fetch."""
-        self._heard_at = self._clock.monotonic()
+        self._heard_at[node_id] = self._clock.monotonic()
 
-    def is_lost(self, *, others: int) -> bool:
-        """Has everybody been silent for a session timeout?"""
+    def is_lost(self, *, others: Collection[int]) -> bool:
+        """Has everybody been silent for a session timeout? `others` count as alive."""
         session_seconds = self._lease.session_seconds
-        if others < _OTHERS_MIN or self._heard_at is None or not session_seconds:
-            return False
-        others_silent_seconds = self._clock.monotonic() - self._heard_at
         store_silent_seconds = self._lease.silent_seconds()
+        if not session_seconds or store_silent_seconds < session_seconds:
+            return False
+        now = self._clock.monotonic()
+        silent_seconds = [now - at for node, at in self._heard_at.items() if node in others]
         # Nodes that had nothing to say before are not missed.
-        were_heard = others_silent_seconds <= store_silent_seconds + session_seconds
-        return were_heard and min(others_silent_seconds, store_silent_seconds) >= session_seconds
+        missed_seconds_max = store_silent_seconds + session_seconds
+        missed = [seconds for seconds in silent_seconds if seconds <= missed_seconds_max]
+        return len(missed) >= _OTHERS_MIN and min(missed) >= session_seconds

@@ -298,7 +298,7 @@ class Membership:
                 self._observer.poll()
                 self._tell_log_ends_if_asked()
             others = self.image.brokers.keys() - {self._broker_id}
-            if self.contact.is_lost(others=len(others)):
+            if self.contact.is_lost(others=others):
                 self._fence("neither ZooKeeper nor any other node is heard")
 
     async def _beat(self) -> bool:

@@ -59,7 +59,7 @@ class FetcherNode:
     is_held_back: Callable[[ReplicatedPartition], bool]
     took: Callable[[ReplicatedPartition, int], None]
     # A leader has answered.
-    heard: Callable[[], None]
+    heard: Callable[[int], None]
     # To wait for before a position counts, if every replica syncs first.
     wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
     clock: Clock
@@ -132,7 +132,7 @@ class FetchConnection:
             return
         if answers is not None:
             self._pause_seconds = PAUSE_SECONDS_MIN
-            self._node.heard()
+            self._node.heard(self._leader_id)
             self._fetches.tell("")
             await self._fetches.take(asked, answers)
 

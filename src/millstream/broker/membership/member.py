@@ -386,7 +386,7 @@ class ThrottledFollowers:
     """Implements `Followers`."""
 
     def __init__(
-        self, throttles: Throttles, in_sync: InSyncReplicas, *, heard: Callable[[], None]
+        self, throttles: Throttles, in_sync: InSyncReplicas, *, heard: Callable[[int], None]
     ) -> None:
         self._throttles = throttles
         self._in_sync = in_sync
@@ -400,7 +400,7 @@ class ThrottledFollowers:
         assert isinstance(partition, ReplicatedPartition)
         if size_bytes:
             self._throttles.sent(partition, replica_id, size_bytes)
-        self._heard()
+        self._heard(replica_id)
         self._in_sync.fetched_by(partition, replica_id)
 
 
