@@ -99,6 +99,7 @@ async def following_of(
     clock: Clock | None = None,
     quiet_rule: QuietRule | None = None,
     prove: Callable[[Connection], Awaitable[None]] = believed,
+    heard: Callable[[int], None] = lambda leader_id: None,
 ) -> AsyncIterator[tuple[Leader, ReplicaFetchers]]:
     leader = Leader(answer)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
@@ -116,7 +117,7 @@ async def following_of(
             checkpoint=checkpoint,
             is_held_back=lambda partition: partition in held_back,
             took=lambda partition, size_bytes: None,
-            heard=lambda leader_id: None,
+            heard=heard,
             wait_counted=wait_counted,
             clock=clock or SystemClock(),
             settings=lambda: FetcherSettings(
@@ -206,6 +207,28 @@ def test_a_refused_partition_is_asked_for_again_after_a_pause() -> None:
             fetchers.follow(copy, 1)
             await node.asked(3)
             assert copy.log.next_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_for_which_this_node_is_dead_is_not_heard() -> None:
+    async def scenario() -> None:
+        source, copy = leading(), follower()
+        heard: list[int] = []
+        heard_while_dead: list[int] = []
+        refusals = [FetchResult(0, KafkaCode.STALE_BROKER_EPOCH) for _ in range(2)]
+
+        def answer(request: FetchRequest) -> list[FetchResult]:
+            heard_while_dead[:] = heard
+            return [refusals.pop()] if refusals else records_from(source, request)
+
+        async with following_of(answer, heard=heard.append) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            # The third request shows what the two refusals before it have counted for.
+            await node.asked(3)
+            assert heard_while_dead == []
+            await node.asked(4)
+            assert heard[0] == 1
 
     asyncio.run(scenario())
 

@@ -1,10 +1,11 @@
 """Whether this node is the one that is cut off, from ZooKeeper and from all other nodes.
 
 While ZooKeeper is silent for everybody, its nodes go on: they hear each other, and nobody is
-replaced. A node for which it alone is silent is replaced, and the controller tells it. One that
-neither ZooKeeper nor any other node answers has been replaced by them, for all it can
-know. Clients that reach it would send to it and read from it for ever, because whenever they ask
-where to go it names itself. So it gives its roles up.
+replaced. A node for which it alone is silent is replaced, and the controller tells it; the others
+refuse its fetches as those of a dead node, and that does not count as hearing them. One that
+neither ZooKeeper nor any other node answers has been replaced by them, for all it can know.
+Clients that reach it would send to it and read from it for ever, because whenever they ask where to
+go it names itself. So it gives its roles up.
 """
 
 from collections.abc import Collection
@@ -31,7 +32,7 @@ class Contact:
         self._heard_at: dict[int, float] = {}
 
     def heard(self, node_id: int) -> None:
-        """Another node has fetched from here, or answered a fetch."""
+        """Another node has fetched from here, or answered a fetch as that of a living node."""
         self._heard_at[node_id] = self._clock.monotonic()
 
     def is_lost(self, *, others: Collection[int]) -> bool:

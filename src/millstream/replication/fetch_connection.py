@@ -20,7 +20,7 @@ from millstream.client.fetch import (
 )
 from millstream.client.security import PLAINTEXT, Security
 from millstream.clock import Clock
-from millstream.errors import ProtocolError
+from millstream.errors import KafkaCode, ProtocolError
 from millstream.replication.busy_and_quiet import QuietRule
 from millstream.replication.following import FetchPosition
 from millstream.replication.replicated import ReplicatedPartition
@@ -58,7 +58,7 @@ class FetcherNode:
     # Is a partition throttled at this moment; and report the bytes fetched for it.
     is_held_back: Callable[[ReplicatedPartition], bool]
     took: Callable[[ReplicatedPartition, int], None]
-    # A leader has answered.
+    # A leader has answered, and takes this node for a living one.
     heard: Callable[[int], None]
     # To wait for before a position counts, if every replica syncs first.
     wait_counted: Callable[[ReplicatedPartition], Awaitable[None] | None]
@@ -132,7 +132,9 @@ class FetchConnection:
             return
         if answers is not None:
             self._pause_seconds = PAUSE_SECONDS_MIN
-            self._node.heard(self._leader_id)
+            # A leader for which this node is dead answers nothing else: it has been replaced.
+            if any(each.code != KafkaCode.STALE_BROKER_EPOCH for each in answers):
+                self._node.heard(self._leader_id)
             self._fetches.tell("")
             await self._fetches.take(asked, answers)
 
