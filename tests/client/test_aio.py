@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from millstream.client.aio import AnswerMemory, Connection, NoAnswer
+from millstream.client.aio import AnswerMemory, Connection, NoAnswer, PlainStream
 from millstream.client.security import PLAINTEXT, Security, read_security
 from millstream.wire.apis.find_coordinator import (
     Coordinator,
@@ -344,5 +345,45 @@ def test_a_server_without_tls_is_a_failure_that_says_so(tmp_path: Path) -> None:
         with pytest.raises(NoAnswer, match="does not speak TLS"):
             async with connected(serve, None, client):
                 pass
+
+    asyncio.run(scenario())
+
+
+class CountedSocket(socket.socket):
+    sends = 0
+
+    def send(self, *args: Any) -> int:
+        self.sends += 1
+        return super().send(*args)
+
+
+def test_a_full_socket_waits_although_the_other_side_has_closed_its_half() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        with CountedSocket(fileno=ours.detach()) as sock, theirs:
+            sock.setblocking(False)
+            theirs.setblocking(False)
+            stream = PlainStream(sock)
+            loop = asyncio.get_running_loop()
+            data = bytes(10_000_000)
+
+            async def answered_and_asked() -> None:
+                # The next request follows at once, so that the loop still watches for answers.
+                assert await stream.receive_into(memoryview(bytearray(10))) == 3
+                await stream.send(data)
+
+            asking = asyncio.create_task(answered_and_asked())
+            await asyncio.sleep(0)
+            await loop.sock_sendall(theirs, b"one")
+            theirs.shutdown(socket.SHUT_WR)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert 1 <= sock.sends <= 3, "it tries when the socket takes more, not all the time"
+            rest = len(data)
+            while rest:
+                rest -= len(await loop.sock_recv(theirs, 1_000_000))
+            await asking
+            assert await stream.receive_into(memoryview(bytearray(10))) == 0
+            stream.close()
 
     asyncio.run(scenario())

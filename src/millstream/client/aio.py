@@ -126,10 +126,12 @@ class PlainStream:
         self.fail(ConnectionAbortedError("the connection was closed here"))
 
     def _on_readable(self) -> None:
-        if self._ready is None:
-            # Nobody waits: it is the end of the stream, of which the loop would tell for ever.
+        if self._ready is None or self._is_full:
+            # Nobody waits to read. What there is, as the end of the stream, stays until somebody
+            # does, and the loop would tell of it for ever.
             self._stop_reading()
-        self._wake()
+        else:
+            self._wake()
 
     def _stop_reading(self) -> None:
         if self._is_watched:
