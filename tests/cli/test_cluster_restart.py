@@ -6,6 +6,7 @@ from millstream.cli.cluster_restart import (
     finished_nodes,
     out_of_sync,
     restart_order,
+    still_running,
     waited_for,
 )
 from millstream.cli.failure import CommandFailed
@@ -50,3 +51,10 @@ def test_a_restart_estimates_what_is_left() -> None:
     assert estimated([10.0], 3) == "1 of 3, about 20 s left"
     assert estimated([10.0, 20.0], 3) == "2 of 3, about 15 s left"
     assert estimated([10.0, 20.0, 15.0], 3) == "3 of 3"
+
+
+def test_a_node_that_the_command_has_not_stopped_is_named_with_what_to_do() -> None:
+    text = still_running(2, ["ssh", "h2", "restart it"], 30.0)
+    assert text.startswith("node 2 still runs 30 s after the command. The nodes after it were not")
+    assert "Check that `ssh h2 'restart it'` restarts node 2" in text
+    assert "run the same command again" in text

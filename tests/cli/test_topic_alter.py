@@ -1,7 +1,7 @@
 """`millstream topic alter`, `topic add-partitions` and `node config`, on a node and on Kafka.
 
 Covers cli/topic_alter.py, cli/node.py, cli/cluster_health.py, cli/cluster_elect.py,
-cli/cluster_reassign.py, cli/cluster_rebalance.py.
+cli/cluster_reassign.py, cli/cluster_rebalance.py, cli/cluster_restart.py.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.cli.failure import ExitCode
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
@@ -132,3 +133,12 @@ def test_of_a_node_that_has_left_nothing_is_left_to_move(server: str) -> None:
     told = ran(server, "cluster", "decommission", "99").errors
     assert "node 99 has no replicas and is not alive: nothing is left to do. Alive are" in told
     assert json.loads(ran(server, "cluster", "decommission", "99", "--json").output) == []
+
+
+def test_a_node_that_goes_on_after_the_restart_is_not_waited_for_longer_than_wanted(
+    server: str,
+) -> None:
+    restart = ("cluster", "restart", "--rolling", "-y", "--command", "true {node}", "--wait", "1")
+    told = ran(server, *restart, code=ExitCode.TIMEOUT).errors
+    assert "still runs 1 s after the command" in told
+    assert "run the same command again" in told

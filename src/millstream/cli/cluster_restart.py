@@ -31,6 +31,7 @@ from millstream.client.blocking import Address
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker
 
 _POLL_SECONDS: Final = 0.3
+# Well below the ten minutes after which a node closes an idle connection: that is no end of it.
 _STOP_SECONDS_MAX: Final = 120.0
 # A restart that was ended longer ago begins anew.
 _REMEMBERED_SECONDS_MAX: Final = 3600.0
@@ -52,7 +53,7 @@ _REMEMBERED_SECONDS_MAX: Final = 3600.0
     default=600.0,
     show_default=True,
     type=click.FloatRange(min=1),
-    help="Seconds until a restarted node must be in sync.",
+    help="Seconds until a restarted node must be in sync. To stop, it has at most 120 of them.",
 )
 @click.option("--again", is_flag=True, help="Also nodes that an unfinished restart has done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -106,7 +107,7 @@ def restart(
     seconds: dict[int, float] = {}
     for node in order:
         started_at = time.monotonic()
-        _restart(node, commands[node.broker_id], bootstrap)
+        _restart(node, commands[node.broker_id], bootstrap, min(seconds_max, _STOP_SECONDS_MAX))
         _wait_in_sync(bootstrap, node, view, started_at + seconds_max)
         seconds[node.broker_id] = took = time.monotonic() - started_at
         memory[_key(node.broker_id, commands[node.broker_id])] = time.time()
@@ -181,7 +182,9 @@ def filled(template: str, node: DescribeClusterBroker) -> list[str]:
     return words
 
 
-def _restart(node: DescribeClusterBroker, command: list[str], bootstrap: str) -> None:
+def _restart(
+    node: DescribeClusterBroker, command: list[str], bootstrap: str, stop_seconds: float
+) -> None:
     """Run the command, and wait until the process that ran before has ended."""
     with Cluster(bootstrap) as cluster, cluster.connected(Address(node.host, node.port)) as watched:
         try:
@@ -191,11 +194,20 @@ def _restart(node: DescribeClusterBroker, command: list[str], bootstrap: str) ->
         if done.returncode:
             raise CommandFailed(f"{shlex.join(command)} failed with exit code {done.returncode}")
         # The kernel closes it when the process ends: nothing else shows a quick restart.
-        if not watched.wait_closed(_STOP_SECONDS_MAX):
+        if not watched.wait_closed(stop_seconds):
             raise CommandFailed(
-                f"node {node.broker_id} still runs {_STOP_SECONDS_MAX:.0f} s after the command",
-                exit_code=ExitCode.TIMEOUT,
+                still_running(node.broker_id, command, stop_seconds), exit_code=ExitCode.TIMEOUT
             )
+
+
+def still_running(node_id: int, command: list[str], seconds: float) -> str:
+    """What to do where the command has not ended the process that ran before."""
+    return (
+        f"node {node_id} still runs {time_text(seconds)} after the command. The nodes after"
+        f" it were not restarted. Check that `{shlex.join(command)}` restarts node {node_id}, and"
+        " in the node's log what it waits for; then run the same command again, and it goes on"
+        " with this node"
+    )
 
 
 def _wait_in_sync(
