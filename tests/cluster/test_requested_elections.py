@@ -96,3 +96,18 @@ def test_a_reassignment_is_called_off():
             assert code is KafkaCode.INVALID_REPLICA_ASSIGNMENT
 
     run(scenario)
+
+
+def test_a_move_that_cannot_be_called_off_says_what_to_do():
+    async def scenario(world: World):
+        first, _, third, _ = await nodes_with_a_topic(world, (1, 2), nodes=(1, 2, 3, 4))
+        leaders = Elections(third.membership)
+        await leaders.reassign(WHERE, (3, 4))
+        await until(lambda: first.state().adding == (3, 4))
+        await first.membership.change_isr(WHERE, first.state(), (1, 3), {3: 1})
+        first.die()
+        await until(lambda: (third.state().leader, third.state().isr) == (3, (3,)))
+        with pytest.raises(KafkaError, match="start one of the nodes 1, 2 and cancel again"):
+            await leaders.cancel(WHERE)
+
+    run(scenario)

@@ -120,8 +120,11 @@ class Elections:
             raise KafkaError(KafkaCode.NO_REASSIGNMENT_IN_PROGRESS, "nothing to cancel")
         changed = election.cancelled(state, self._nodes())
         if changed is None:
+            former = ", ".join(map(str, election.original_replicas(state)))
             raise KafkaError(
-                KafkaCode.INVALID_REPLICA_ASSIGNMENT, "no former replica is in sync any more"
+                KafkaCode.INVALID_REPLICA_ASSIGNMENT,
+                "no former replica is in sync any more: let the move end, or start one of the nodes"
+                f" {former} and cancel again when it has caught up",
             )
         return changed
 
