@@ -203,7 +203,10 @@ def test_a_subscription_to_client_metrics_is_set_described_and_listed(client: Ra
     assert listed() == []
 
 
-def test_the_level_of_a_logger_is_set_and_described(client: RawClient) -> None:
+def test_the_level_of_a_logger_is_set_and_described(
+    client: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "millstream.audit")
     name = "millstream.test.broker_logger"
 
     def set_level(broker: str, level: str) -> int:
@@ -216,6 +219,7 @@ def test_the_level_of_a_logger_is_set_and_described(client: RawClient) -> None:
 
     assert set_level("1", "DEBUG") == KafkaCode.NONE
     assert logging.getLogger(name).level == logging.DEBUG
+    assert f"options of loggers of node 1: {name}" in caplog.text
     resource = DescribeConfigsResource(
         resource_type=LOGGER_TYPE, resource_name="1", configuration_keys=[name]
     )

@@ -74,8 +74,8 @@ async def alter_each(
             await change(resource)
             if not validate_only:
                 names = ", ".join(config.name for config in resource.configs)
-                where = f"{resource.resource_type} {resource.resource_name!r}"
-                permissions.report_change(request, f"options of resource {where}: {names}")
+                whose = config_view.resource_text(resource.resource_type, resource.resource_name)
+                permissions.report_change(request, f"options of {whose}: {names}")
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)

@@ -24,10 +24,20 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 # Resources that have options by their names only.
 NAMED: Final = {GROUP: NamedResource.GROUP, CLIENT_METRICS: NamedResource.CLIENT_METRICS}
+_KINDS: Final = {TOPIC: "topic", GROUP: "group", CLIENT_METRICS: "client metrics"}
 _NAMED_CONFIGS: Final = {
     NamedResource.GROUP: GroupConfig,
     NamedResource.CLIENT_METRICS: ClientMetricsConfig,
 }
+
+
+def resource_text(resource_type: int, name: str) -> str:
+    """Whose options they are, for a person who reads the log."""
+    if resource_type == BROKER:
+        return f"node {name}" if name else "all nodes"
+    if resource_type == BROKER_LOGGER:
+        return f"loggers of node {name}"
+    return f"{_KINDS[resource_type]} {name!r}"
 
 
 def topic_entries(
