@@ -79,11 +79,16 @@ def test_a_change_shows_its_plan_and_asks(server: str, topic: str) -> None:
 
 
 def test_a_topic_grows(server: str, topic: str) -> None:
-    ran(server, "topic", "add-partitions", topic, "3", "-y")
+    grown = ran(server, "topic", "add-partitions", topic, "3", "-y")
+    assert re.search(rf"{topic} +1 +3 +2 +1\n", grown.output), grown.output
     described = json.loads(ran(server, "topic", "describe", topic, "--json").output)
     assert len(described["partitions"]) == 3
     assert "already" in ran(server, "topic", "add-partitions", topic, "3", "-y", code=1).errors
-    assert "requires -y" in ran(server, "topic", "add-partitions", topic, "5", code=1).errors
+    asked = ran(server, "topic", "add-partitions", topic, "5", code=1)
+    assert "Keys may go to other partitions than before" in asked.output
+    assert "requires -y" in asked.errors
+    as_json = ran(server, "topic", "add-partitions", topic, "4", "-y", "--json")
+    assert json.loads(as_json.output) == {"name": topic, "partitions": 4}
 
 
 def test_options_of_a_node_are_changed_while_it_runs(server: str) -> None:

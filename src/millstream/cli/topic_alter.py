@@ -12,9 +12,10 @@ from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.option_changes import change
-from millstream.cli.output import echo, print_json, print_outcome
+from millstream.cli.output import echo, print_json, print_outcome, print_table
 from millstream.errors import KafkaCode
 from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from millstream.wire.apis.metadata import MetadataTopic
 
 _TIMEOUT_MS = 15_000
 
@@ -68,8 +69,9 @@ def alter(
 def add_partitions(topic: str, total: int, yes: bool, as_json: bool, bootstrap: str) -> None:
     """Give a topic more partitions: TOTAL of them.
 
-    There is no way back. Keys are assigned to partitions by their number, so that records with
-    the same key are in another partition from then on.
+    Shows how many there are now and then, and asks first. There is no way back. Keys are assigned
+    to partitions by their number, so that records with the same key may go to another partition
+    from then on.
     """
     with Cluster(bootstrap) as cluster:
         [found] = cluster.metadata(topic).topics
@@ -83,6 +85,8 @@ def add_partitions(topic: str, total: int, yes: bool, as_json: bool, bootstrap: 
             raise CommandFailed(
                 f"topic {topic} has {present} partitions already; partitions cannot be removed"
             )
+        if not as_json:
+            show_growth(found, total)
         if not yes:
             question = f"Give {topic} {total} partitions instead of {present}?"
             confirm(f"{question} This cannot be undone.", "adding partitions")
@@ -97,4 +101,18 @@ def add_partitions(topic: str, total: int, yes: bool, as_json: bool, bootstrap: 
         f"topic {topic} has {total} partitions",
         {"name": topic, "partitions": total},
         as_json=as_json,
+    )
+
+
+def show_growth(topic: MetadataTopic, total: int) -> None:
+    """The plan: how many partitions there are now and then, and what that does to keys."""
+    present = len(topic.partitions)
+    # As the cluster chooses it: as many as the first partition has.
+    replicas = len(min(topic.partitions, key=lambda each: each.partition_index).replica_nodes)
+    print_table(
+        ["TOPIC", "NOW", "THEN", "NEW", "REPLICAS-OF-NEW"],
+        [(topic.name, present, total, total - present, replicas)],
+    )
+    echo(
+        "\nKeys may go to other partitions than before; records that are there stay where they are"
     )
