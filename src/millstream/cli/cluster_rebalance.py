@@ -1,6 +1,9 @@
 """`millstream cluster rebalance` and `decommission`: move replicas so that nodes are equal, or
 so that one has none."""
 
+from collections.abc import Iterable
+from typing import Final
+
 import click
 
 from millstream.cli.bootstrap import bootstrap_option, json_option
@@ -16,6 +19,8 @@ from millstream.cli.connection import Cluster
 from millstream.cli.failure import CommandFailed
 from millstream.cli.output import counted, echo, joined, print_json, print_outcome
 from millstream.cluster.rebalancing import CannotPlan, Move, Placed, balanced, evacuated
+
+_NAMED_MAX: Final = 3
 
 
 @click.command()
@@ -69,6 +74,9 @@ def decommission(
         moves = [*moves, *_in_progress(view, partitions, moves)]
         if not moves:
             break
+        warning = leaderless_text(view, moves)
+        if warning is not None:
+            echo(f"millstream: {warning}", err=True)
         pace = pace_of(mb_per_second, at_once)
         carry_out(bootstrap, moves, pace, yes=yes, as_json=as_json)
         done += moves
@@ -77,6 +85,32 @@ def decommission(
     if not done:
         remove_leftovers(bootstrap)
     print_outcome(_outcome(view, node), moves_as_json(done), as_json=as_json)
+
+
+def leaderless_text(view: ClusterView, moves: Iterable[Move]) -> str | None:
+    """The moves that have nobody to copy from now, and what to do. None if each has somebody."""
+    states = [view.partitions[move.where] for move in moves]
+    stuck = [one for one in states if one.leader < 0]
+    if not stuck:
+        return None
+    names = ", ".join(str(one.where) for one in stuck[:_NAMED_MAX])
+    more = f" and {len(stuck) - _NAMED_MAX} more" if len(stuck) > _NAMED_MAX else ""
+    ways = []
+    dead = sorted({node for one in stuck for node in one.before} - view.nodes.keys())
+    if dead:
+        ways.append(f"start node{'s' * (len(dead) > 1)} {joined(dead)} again")
+    # An election needs a live replica.
+    electable = [one.where for one in stuck if view.nodes.keys() & set(one.before)]
+    if electable:
+        place = f"{electable[0].topic}:{electable[0].partition}"
+        ways.append(
+            "where a replica is alive, have it elected, which may lose records:"
+            f" millstream cluster elect --unclean {place}"
+        )
+    count = counted(len(stuck), "partition")
+    return (
+        f"{count} without a leader cannot move now: {names}{more}. What to do: {'; or '.join(ways)}"
+    )
 
 
 def _outcome(view: ClusterView, node: int) -> str:
