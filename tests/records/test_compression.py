@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model import Codec
-from millstream.records.compression import compress, decompress
+from millstream.records.compression import TooLarge, compress, decompress, decompress_light
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MEGABYTE = 1 << 20
@@ -104,3 +104,15 @@ def test_an_lz4_frame_is_all_that_is_there_and_complete() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             decompress(Codec.LZ4, other, limit_bytes=MEGABYTE)
+
+
+def test_on_the_loop_data_is_too_large_that_unpacks_to_next_to_nothing() -> None:
+    """Each block may be the tables for its symbols, and takes microseconds."""
+    empty_block = b"\0\0\0\xff\xff"
+    stream = zlib.compressobj(wbits=31)
+    packed = stream.compress(b"a") + stream.flush(zlib.Z_FULL_FLUSH)
+    packed += empty_block * 100_000 + stream.flush()
+    assert decompress(Codec.GZIP, packed, limit_bytes=MEGABYTE) == b"a"
+    assert decompress_light(Codec.GZIP, packed, limit_bytes=4 * MEGABYTE) == b"a"
+    with pytest.raises(TooLarge):
+        decompress_light(Codec.GZIP, packed, limit_bytes=MEGABYTE)

@@ -206,11 +206,7 @@ def test_unreadable_records_are_refused() -> None:
     ],
 )
 def test_a_bomb_is_left_to_a_thread_and_then_refused(codec: Codec, packed: bytes) -> None:
-    header = bytearray(batch()[:61])
-    header[8:12] = (49 + len(packed)).to_bytes(4, "big")
-    header[21:23] = int(codec).to_bytes(2, "big")
-    data = header + packed
-    sealed(data)
+    data = _batch_of_packed(codec, packed)
     assert len(data) < 500_000
     rules = make_batch_rules()
     with pytest.raises(TooHeavy):
@@ -218,6 +214,34 @@ def test_a_bomb_is_left_to_a_thread_and_then_refused(codec: Codec, packed: bytes
     with pytest.raises(KafkaError, match="records unpack to more than") as refused:
         check_produced(BatchView(memoryview(data)), rules, NOW_MS, decoded_bytes_max=HEAVY)
     assert refused.value.code is KafkaCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_what_takes_long_to_read_is_left_to_a_thread_however_little_comes_out(
+    codec: Codec,
+) -> None:
+    data = BatchView(memoryview(_batch_of_packed(codec, bytes(LIGHT + 1))))
+    with pytest.raises(TooHeavy):
+        check_produced(data, make_batch_rules(message_bytes_max=10**7), NOW_MS)
+
+
+def test_gzip_data_that_is_nothing_but_empty_blocks_is_not_read_to_its_end() -> None:
+    empty_block = b"\0\0\0\xff\xff"
+    packed = b"\x1f\x8b\x08" + bytes(7) + empty_block * 800_000
+    data = BatchView(memoryview(_batch_of_packed(Codec.GZIP, packed)))
+    rules = make_batch_rules(message_bytes_max=10**7)
+    with pytest.raises(KafkaError, match="longer than what is in it") as refused:
+        check_produced(data, rules, NOW_MS, decoded_bytes_max=HEAVY)
+    assert refused.value.code is KafkaCode.INVALID_RECORD
+
+
+def _batch_of_packed(codec: Codec, packed: bytes) -> bytearray:
+    header = bytearray(batch()[:61])
+    header[8:12] = (49 + len(packed)).to_bytes(4, "big")
+    header[21:23] = int(codec).to_bytes(2, "big")
+    data = header + packed
+    sealed(data)
+    return data
 
 
 def test_a_batch_is_checked_again_under_other_rules() -> None:

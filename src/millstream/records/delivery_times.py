@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from millstream.model import Codec
 from millstream.records import unpacking
 from millstream.records.batch import CODEC_MASK, BatchView
-from millstream.records.compression import TooLarge, decompress
+from millstream.records.compression import TooLarge, decompress_light
 from millstream.records.records import RECORD_BYTES_MIN
 from millstream.records.walking import IMPLEMENTATION, Bytes, Implementation
 
@@ -94,11 +94,11 @@ def search(batch: BatchView) -> BatchTimes:
 
 
 def unpacked(batch: BatchView, *, limit_bytes: int) -> Bytes:
-    """The records. Raises TooLarge if there are more bytes of them, and ValueError if they are
-    damaged."""
+    """The records, for the event loop. Raises TooLarge if there are more bytes of them, or if they
+    take as long to unpack, and ValueError if they are damaged."""
     data, codec = batch.records, batch.codec
     if codec is not Codec.NONE:
-        return decompress(codec, data, limit_bytes=limit_bytes)
+        return decompress_light(codec, data, limit_bytes=limit_bytes)
     if len(data) > limit_bytes:
         raise TooLarge(limit_bytes)
     return data

@@ -25,6 +25,9 @@ from millstream.records.compression import (
 
 # What is copied with the GIL held: some microseconds.
 _PART_BYTES: Final = 1 << 16
+# How much longer than its records gzip data may be: honest data is by a thousandth. Blocks of
+# tables and nothing else would keep the thread for seconds.
+_GZIP_EXCESS_BYTES_MAX: Final = 1 << 20
 # A part of an lz4 stream unpacks to 255 times as much, or to the block that it completes: 4 MiB.
 _LZ4_PART_BYTES: Final = 1 << 12
 
@@ -92,6 +95,8 @@ def _unpack_gzip(data: memoryview, out: memoryview) -> int:
             if not part and not given and not stream.eof:
                 raise ValueError("gzip data ends early")
             size = _put(part, out, size)
+            if position > size + _GZIP_EXCESS_BYTES_MAX:
+                raise ValueError("gzip data is longer than what is in it")
         position -= len(stream.unused_data)
     return size
 

@@ -26,7 +26,13 @@ from millstream.records.batch import (
     TRANSACTIONAL_MASK,
     BatchView,
 )
-from millstream.records.compression import Bytes, TooLarge, bytes_of_pieces, decompress
+from millstream.records.compression import (
+    Bytes,
+    TooLarge,
+    bytes_of_pieces,
+    bytes_of_reading,
+    decompress,
+)
 from millstream.records.unpacking import unpacked
 from millstream.records.walking import IMPLEMENTATION, Problem, Walked, walked
 
@@ -291,12 +297,14 @@ def _check_records(batch: BatchView, rules: BatchRules, now_ms: int, decoded_byt
         _walk(batch, rules, now_ms, batch.buffer, HEADER_BYTES, batch.size_bytes)
         return 0
     if decoded_bytes_max < HEAVY:
-        pieces_bytes = 0
+        light_bytes = bytes_of_reading(batch.codec, batch.records)
+        if light_bytes > decoded_bytes_max:
+            raise TooHeavy
         if codec < _LZ4:
-            pieces_bytes = _bytes_of_pieces(batch, decoded_bytes_max)
+            light_bytes = max(light_bytes, _bytes_of_pieces(batch, decoded_bytes_max))
         data = _unpacked_light(batch, decoded_bytes_max)
         _walk(batch, rules, now_ms, data, 0, len(data))
-        return max(len(data), pieces_bytes)
+        return max(len(data), light_bytes)
     try:
         with unpacked(batch.codec, batch.records, limit_bytes=decoded_bytes_max) as records:
             _walk(batch, rules, now_ms, records, 0, len(records))

@@ -13,7 +13,7 @@ from typing import Final
 
 from millstream.model import Codec
 from millstream.records.batch import HEADER_BYTES, TIMESTAMP_TYPE_MASK, BatchView
-from millstream.records.compression import TooLarge, decompress
+from millstream.records.compression import TooLarge, decompress_light
 from millstream.records.unpacking import unpacked
 from millstream.records.validation import DECODED_BYTES_MAX
 from millstream.records.walking import find_time
@@ -241,7 +241,7 @@ def _first_at(
 def _records(batch: BatchView, limit_bytes: int) -> AbstractContextManager[bytes | memoryview]:
     if limit_bytes > _BYTES_ON_LOOP_MAX or batch.codec is Codec.NONE:
         return unpacked(batch.codec, batch.records, limit_bytes=limit_bytes)
-    return nullcontext(decompress(batch.codec, batch.records, limit_bytes=limit_bytes))
+    return nullcontext(decompress_light(batch.codec, batch.records, limit_bytes=limit_bytes))
 
 
 def _batch_itself(batch: BatchView, from_offset: int) -> TimestampOffset:
