@@ -320,6 +320,28 @@ def test_small_requests_with_large_replies_wait_until_these_are_read() -> None:
     run(test)
 
 
+def test_replies_to_requests_that_had_to_wait_for_output_all_leave() -> None:
+    """The socket takes at once what held them back."""
+    reply = bytes(OUTPUT_MEMORY_MAX)
+
+    class WordyHost(Host):
+        def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:
+            super().dispatch(connection, data)
+            return [frame(reply)]
+
+    async def test() -> None:
+        client = Client(WordyHost())
+        for sock in (client.sock, client.connection.sock):
+            assert isinstance(sock, socket.socket)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        await client.send(frame(b"ask 00001") + frame(b"ask 00002") + frame(b"ask 00003"))
+        for _ in range(3):
+            received = client.receive(len(frame(reply)))
+            assert await asyncio.wait_for(received, 10) == frame(reply)
+
+    run(test)
+
+
 def test_a_bug_met_while_going_on_closes_the_connection() -> None:
     class BuggyHost(Host):
         def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:

@@ -209,6 +209,8 @@ class Connection:
             receive()
             sender = self._sender
             if sender is not None and sender.is_due and not self.is_closed:
+                # The flush may let in frames that had to wait, whose replies need another.
+                self._is_receiving = False
                 self._flush_after_receiving()
         except (BlockingIOError, InterruptedError):
             return
