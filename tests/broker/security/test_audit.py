@@ -1,8 +1,9 @@
 import logging
+from dataclasses import replace
 
 import pytest
 
-from millstream.broker.security.audit import INTERVAL_SECONDS, AuditLog, Denial
+from millstream.broker.security.audit import INTERVAL_SECONDS, LINES_PER_INTERVAL, AuditLog, Denial
 from millstream.security.acl import Operation, ResourceType
 
 DENIAL = Denial("User:a", "10.0.0.1", Operation.READ, ResourceType.TOPIC, "t")
@@ -22,6 +23,33 @@ def test_a_denial_is_written_once_per_interval(caplog: pytest.LogCaptureFixture)
         "denied User:b from 10.0.0.1: READ on TOPIC 't'",
         "denied User:a from 10.0.0.1: READ on TOPIC 't' (2 more since)",
     ]
+
+
+def test_a_client_that_invents_names_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    audit = AuditLog(lambda: now[0])
+    with caplog.at_level(logging.INFO, "millstream.audit"):
+        for number in range(LINES_PER_INTERVAL + 7):
+            audit.denied(replace(DENIAL, name=f"t{number}"))
+        assert len(caplog.records) == LINES_PER_INTERVAL
+        audit.denied(replace(DENIAL, principal="User:b"))
+        now[0] += INTERVAL_SECONDS
+        audit.denied(DENIAL)
+    assert [record.getMessage() for record in caplog.records[LINES_PER_INTERVAL:]] == [
+        "denied User:b from 10.0.0.1: READ on TOPIC 't'",
+        "7 more denials of User:a from 10.0.0.1",
+        "denied User:a from 10.0.0.1: READ on TOPIC 't'",
+    ]
+
+
+def test_of_a_long_name_only_the_beginning_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    audit = AuditLog(lambda: 0.0)
+    with caplog.at_level(logging.INFO, "millstream.audit"):
+        for number in range(3):
+            audit.denied(replace(DENIAL, name="t" * 0x7000 + str(number)))
+    assert len(caplog.records) == 1
 
 
 def test_what_a_client_names_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
