@@ -41,6 +41,17 @@ def test_time_earns_more() -> None:
     assert admitted == [True] * PER_SECOND + [False]
 
 
+def test_long_names_count_several_times() -> None:
+    quota = CreationQuota()
+    longest = "x" * 0x7FFF
+    admitted = 0
+    with pytest.raises(KafkaError):
+        while admitted < AT_ONCE_MAX:
+            quota.admit("a", longest, now_ms=0)
+            admitted += 1
+    assert admitted * len(longest) <= AT_ONCE_MAX * 256
+
+
 def test_addresses_that_owe_nothing_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(creation_quota, "_CLIENTS_KEPT", 2)
     quota = used_up(now_ms=0)
@@ -83,6 +94,14 @@ def test_transactional_ids_are_counted_once(client: RawClient) -> None:
             assert new_producer(client, str(number)) == KafkaCode.NONE
     assert new_producer(client, "one-more") == KafkaCode.THROTTLING_QUOTA_EXCEEDED
     assert new_producer(client, "0") == KafkaCode.NONE
+
+
+def test_of_long_names_fewer_may_be_begun(client: RawClient) -> None:
+    client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["0"]), 4)
+    longer = 1 + _FEW * 256
+    assert new_producer(client, "x" * longer) == KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    assert commit(client, "x" * longer, 1) == KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    assert commit(client, "group", 1) == KafkaCode.NONE
 
 
 def test_producer_ids_are_counted(client: RawClient) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from millstream.broker.coordination import shards
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.member_quota import Caller
 from millstream.clock import Clock
@@ -66,3 +67,15 @@ def test_an_instance_id_is_free_when_the_session_is_over_and_its_timer_has_not_f
 ) -> None:
     reply = asyncio.run(joins_after_the_session_of_its_predecessor(tmp_path))
     assert reply.member_id == "second"
+
+
+def test_hashes_of_long_names_are_computed_and_not_kept() -> None:
+    shards._known_hash.cache_clear()
+    long_name = "ab" * 1000
+    expected = 0
+    for character in long_name:
+        expected = (31 * expected + ord(character)) & 0xFFFFFFFF
+    assert shards.java_hash(long_name) & 0xFFFFFFFF == expected
+    assert shards._known_hash.cache_info().currsize == 0
+    assert shards.java_hash("ab") == shards.java_hash("ab")
+    assert shards._known_hash.cache_info().currsize == 1

@@ -11,7 +11,7 @@ from millstream.broker.requests.fetch_sessions import (
     FetchSessions,
 )
 from millstream.errors import KafkaCode, KafkaError
-from millstream.model import NO_TOPIC_ID
+from millstream.model import NO_TOPIC_ID, TOPIC_NAME_LENGTH_MAX
 from millstream.replication.partition import Partition
 from millstream.replication.waiting import FetchWaits
 from millstream.wire.fetch import (
@@ -50,6 +50,23 @@ def test_an_incremental_fetch_changes_only_what_it_names() -> None:
     again = sessions.resume(request(session.id, 1, 4, forget=(2,)), uses_topic_ids=False, now_ms=1)
     assert again is session
     assert [index for _, index in session.partitions] == [1, 3, 4]
+
+
+def test_a_session_keeps_no_name_that_is_longer_than_a_topics() -> None:
+    sessions = FetchSessions(10)
+    longest, longer = "t" * TOPIC_NAME_LENGTH_MAX, "t" * (TOPIC_NAME_LENGTH_MAX + 1)
+    wanted = request(0, 0, 1)
+    wanted.topics[0].name = longer
+    opened = sessions.open(wanted, uses_topic_ids=False, now_ms=0)
+    assert (opened.id, len(sessions)) == (NO_SESSION, 0)
+    wanted.topics[0].name = longest
+    session = sessions.open(wanted, uses_topic_ids=False, now_ms=0)
+    more = request(session.id, 1, 1)
+    more.topics[0].name = longer
+    with pytest.raises(KafkaError) as refused:
+        sessions.resume(more, uses_topic_ids=False, now_ms=1)
+    assert refused.value.code is KafkaCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
 
 
 def test_a_wrong_epoch_an_unknown_id_and_a_change_of_naming_are_refused() -> None:

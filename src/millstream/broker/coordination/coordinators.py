@@ -142,7 +142,7 @@ class GroupCoordinators:
     def admit_group(self, group_id: str, client: str) -> None:
         """Raises KafkaError where the group is new, and the client has begun too many."""
         if self._group(group_id) is None:
-            self._creations.admit(client, now_ms=self._node.now_ms())
+            self._creations.admit(client, group_id, now_ms=self._node.now_ms())
 
     def admit_member(
         self,

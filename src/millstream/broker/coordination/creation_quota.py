@@ -10,6 +10,8 @@ from typing import Final
 from millstream.errors import KafkaCode, KafkaError
 
 AT_ONCE_MAX: Final = 20_000
+# A longer name counts several times: it may have 32 KB, and is kept more than once.
+_NAME_LENGTH: Final = 256
 PER_SECOND: Final = 50
 # Above this, clients that have earned back all that they used are forgotten.
 _CLIENTS_KEPT: Final = 10_000
@@ -20,11 +22,12 @@ class CreationQuota:
         # When each client will have earned back all that it used. Absent: it already has.
         self._earned_back_ms: dict[str, float] = {}
 
-    def admit(self, client: str, *, now_ms: int) -> None:
-        """Raises KafkaError where the client has begun too many."""
-        cost_ms = 1000 / PER_SECOND
+    def admit(self, client: str, name: str = "", *, now_ms: int) -> None:
+        """Raises KafkaError where the client has begun too many. A producer id has no name."""
+        each_ms = 1000 / PER_SECOND
+        cost_ms = each_ms * max(len(name) / _NAME_LENGTH, 1)
         earned_back_ms = max(self._earned_back_ms.get(client, now_ms), now_ms) + cost_ms
-        if earned_back_ms - now_ms > AT_ONCE_MAX * cost_ms:
+        if earned_back_ms - now_ms > AT_ONCE_MAX * each_ms:
             raise KafkaError(
                 KafkaCode.THROTTLING_QUOTA_EXCEEDED,
                 f"{client} has begun too many groups, transactional ids and producer ids;"

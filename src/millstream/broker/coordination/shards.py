@@ -43,6 +43,8 @@ E = TypeVar("E")
 _NO_PRODUCER: Final = ProducerEpoch(-1, -1)
 _JAVA_INT_MAX: Final = 2**31 - 1
 _JAVA_INT_MIN: Final = -(2**31)
+# The hashes of longer names are not remembered.
+_KNOWN_LENGTH_MAX: Final = 256
 # Bytes read at a time in a replay: some milliseconds of decoding.
 REPLAY_BYTES: Final = 64 << 10
 _RETRY_SECONDS: Final = 0.2
@@ -50,9 +52,18 @@ _RETRY_SECONDS: Final = 0.2
 _BATCH_BYTES_MAX: Final = 64 << 20
 
 
-@lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
     """Java's String.hashCode, over UTF-16 units; clients and tools rely on it."""
+    # Clients may invent names of 32 KB.
+    return _known_hash(text) if len(text) <= _KNOWN_LENGTH_MAX else _hash(text)
+
+
+@lru_cache(maxsize=10_000)
+def _known_hash(text: str) -> int:
+    return _hash(text)
+
+
+def _hash(text: str) -> int:
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):

@@ -117,7 +117,7 @@ class TransactionCoordinator:
     def admit(self, transactional_id: str, address: str) -> None:
         """Raises KafkaError where the id is new, and the address has begun too many."""
         if transactional_id not in self.shard_for(transactional_id).state.transactions:
-            self._creations.admit(address, now_ms=self._node.now_ms())
+            self._creations.admit(address, transactional_id, now_ms=self._node.now_ms())
 
     def submit(
         self, transactional_id: str, decide: "TransactionDecide[R]"

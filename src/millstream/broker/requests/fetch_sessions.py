@@ -11,7 +11,7 @@ from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
-from millstream.model import TopicId
+from millstream.model import TOPIC_NAME_LENGTH_MAX, TopicId
 from millstream.replication.partition import Partition
 from millstream.replication.waiting import FetchWaits
 from millstream.wire.fetch import FetchPartition, FetchRequest, FetchResult
@@ -21,8 +21,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 # A session that was not used for this long may be replaced when the cache is full.
 EVICT_AFTER_MS: Final = 120_000
-# Partitions in one session, and in all sessions of one client. A larger session is not kept;
-# the client names all its partitions each time.
+# Partitions in one session, and in all sessions of one client. A larger session is not kept, nor
+# one that names what cannot be a topic; the client names all its partitions each time.
 PARTITIONS_MAX: Final = 20_000
 _CLIENT_PARTITIONS_MAX: Final = 100_000
 
@@ -93,6 +93,7 @@ class FetchSession:
         "client",
         "epoch",
         "id",
+        "names_no_topic",
         "partitions",
         "used_at_ms",
         "uses_topic_ids",
@@ -103,6 +104,8 @@ class FetchSession:
         self.client = client
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
+        # A name is longer than any topic's. It may have 32 KB.
+        self.names_no_topic = False
         self.used_at_ms = now_ms
         self.partitions: dict[tuple[TopicKey, int], SessionPartition] = {}
         # Where fetches of these partitions wait, in one generation; -1 if that is not known.
@@ -115,6 +118,8 @@ class FetchSession:
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = SessionPartition(topic_key, partition)
+                if isinstance(topic_key, str) and len(topic_key) > TOPIC_NAME_LENGTH_MAX:
+                    self.names_no_topic = True
                 self._known_waits_of = -1
             else:
                 known.ask(partition)
@@ -211,7 +216,7 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(KafkaCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(request)
-        if len(session.partitions) > PARTITIONS_MAX:
+        if len(session.partitions) > PARTITIONS_MAX or session.names_no_topic:
             self.close(session.id)
             raise KafkaError(KafkaCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
@@ -223,6 +228,8 @@ class FetchSessions:
         self._sessions.pop(session_id, None)
 
     def _may_keep(self, session: FetchSession) -> bool:
+        if session.names_no_topic:
+            return False
         size = len(session.partitions)
         held = (len(s.partitions) for s in self._sessions.values() if s.client == session.client)
         return size <= PARTITIONS_MAX and size + sum(held) <= _CLIENT_PARTITIONS_MAX
