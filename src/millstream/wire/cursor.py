@@ -19,6 +19,8 @@ from millstream.model import NO_TOPIC_ID
 ELEMENTS_MAX: Final = 200_000
 # As in Kafka, also where the size is a varint: names are hashed, compared and stored.
 STRING_BYTES_MAX: Final = 0x7FFF
+# Of one header or structure. Kafka defines a handful, and a header is read on the event loop.
+TAGS_MAX: Final = 1_000
 # Shorter ones are read and written without a pause.
 LONG_ARRAY: Final = 100
 
@@ -214,6 +216,8 @@ class Cursor:
     def tags(self) -> Iterator[tuple[int, int]]:
         """(tag, size) of each tagged field; the caller consumes or skips `size` bytes."""
         count = self._checked_count(self.unsigned_varint())
+        if count > TAGS_MAX:
+            raise ProtocolError(f"{count} tagged fields (allowed: {TAGS_MAX})")
         previous = -1
         for _ in range(count):
             tag = self.unsigned_varint()

@@ -18,6 +18,8 @@ from millstream.broker.requests.routes import served_apis
 from millstream.wire.apis import declared_api
 from millstream.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from millstream.wire.apis.metadata import MetadataRequest
+from millstream.wire.cursor import TAGS_MAX
+from millstream.wire.output import unsigned_varint
 from tests.broker.handlers.exchanges import batch, produce
 from tests.support.broker import Broker
 from tests.support.node import MillstreamNode
@@ -40,6 +42,16 @@ def header(api: int, version: int) -> bytes:
     known = declared_api(api)
     flexible = known is not None and known.is_flexible(version)
     return struct.pack(">hhih", api, version, 1, -1) + (b"\0" if flexible else b"")
+
+
+def tags(count: int) -> bytes:
+    """As many empty tagged fields, and their number before them."""
+    out = bytearray()
+    unsigned_varint(out, count)
+    for tag in range(count):
+        unsigned_varint(out, tag)
+        out.append(0)
+    return bytes(out)
 
 
 HUGE = [
@@ -69,6 +81,7 @@ BODIES = [
     ("endless varint", header(3, 12) + b"\xff" * 20),
     ("tags out of order", header(3, 12) + b"\x01\x01\x00" + b"\x02\x05\x00\x04\x00"),
     ("tag past the end", header(3, 12) + b"\x01\x01\x00" + b"\x01\x05\xff\xff\x03"),
+    ("a tag too many before a good request", header(18, 3)[:-1] + tags(TAGS_MAX + 1) + b"\2a\2b\0"),
     ("million tags", header(3, 12) + b"\x01\x01\x00" + b"\xc0\x84\x3d"),
     ("produce with records past the end", header(0, 9) + b"\x00\x00\x01" + bytes(4) + b"\x02"),
     ("empty body", header(19, 7)),
@@ -81,6 +94,12 @@ def test_what_does_not_decode_closes_the_connection(broker: Broker, what: str, b
         client.send_frame(body)
         assert client.is_closed_by_peer()
     assert is_alive(broker.bootstrap)
+
+
+def test_a_header_may_have_tags_that_nobody_knows(broker: Broker) -> None:
+    with RawClient(broker.bootstrap) as client:
+        client.send_frame(header(18, 3)[:-1] + tags(TAGS_MAX) + b"\2a\2b\0")
+        assert client.receive_frame()
 
 
 def test_random_bodies_for_every_api_and_version_never_harm_the_node(broker: Broker) -> None:
