@@ -7,6 +7,11 @@ from millstream.broker.coordination.creation_quota import AT_ONCE_MAX, PER_SECON
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.init_producer_id import InitProducerIdRequest
+from millstream.wire.apis.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
 from tests.broker.handlers.test_groups import commit, find_coordinator
 from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
@@ -107,3 +112,24 @@ def test_of_long_names_fewer_may_be_begun(client: RawClient) -> None:
 def test_producer_ids_are_counted(client: RawClient) -> None:
     codes = [new_producer(client, None) for _ in range(_FEW + 1)]
     assert codes == [KafkaCode.NONE] * _FEW + [KafkaCode.THROTTLING_QUOTA_EXCEEDED]
+
+
+def commit_metadata(client: RawClient, partitions: int, length: int) -> list[int]:
+    rows = [
+        OffsetCommitPartition(
+            partition_index=i, committed_offset=1, committed_metadata="m" * length
+        )
+        for i in range(partitions)
+    ]
+    topics = [OffsetCommitTopic(name="orders", partitions=rows)]
+    request = OffsetCommitRequest(group_id="group", topics=topics)
+    [answered] = client.ask(request, 6).topics
+    return [row.error_code for row in answered.partitions]
+
+
+def test_only_longer_metadata_of_offsets_is_counted(client: RawClient) -> None:
+    """Of the three that may be begun, the group is one."""
+    for _ in range(5):
+        assert commit_metadata(client, 2, 4000) == [KafkaCode.NONE] * 2
+    assert commit_metadata(client, 3, 4000) == [KafkaCode.THROTTLING_QUOTA_EXCEEDED] * 3
+    assert commit_metadata(client, 3, 10) == [KafkaCode.NONE] * 3

@@ -144,6 +144,14 @@ class GroupCoordinators:
         if self._group(group_id) is None:
             self._creations.admit(client, group_id, now_ms=self._node.now_ms())
 
+    def admit_metadata(self, group_id: str, client: str, topics: offsets.TopicOffsets) -> None:
+        """Offsets are committed with metadata. Raises KafkaError where it is longer than what is
+        there, and the client has no room for that."""
+        held = self.shard_for(group_id).state.offsets.get(group_id, {})
+        grown = offsets.grown_metadata(held, topics)
+        if grown:
+            self._creations.admit_metadata(client, grown, now_ms=self._node.now_ms())
+
     def admit_member(
         self,
         group_id: str,

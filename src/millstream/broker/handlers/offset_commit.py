@@ -117,7 +117,7 @@ def _commit_again(
     parts.counts[OFFSET_COMMIT] += 1
     for topic in topics:
         _find_topic(parts, topic, repeated.header.version)
-    codes = _commit(parts, commit, admission, topics)
+    codes = _commit(parts, connection.client, commit, admission, topics)
     if codes == repeated.all_good:
         return [repeated.answer(repeated.correlation_of(frame))]
     request = Request(repeated.header_of(frame), connection)
@@ -152,11 +152,12 @@ def _first_commit(
             parts.groups.admit_group(commit.group_id, request.connection.client)
         except KafkaError as error:
             return _refused(topics, error)
-    return _commit(parts, commit, admission, topics)
+    return _commit(parts, request.connection.client, commit, admission, topics)
 
 
 def _commit(
     parts: Parts,
+    client: str,
     commit: CommitRequest,
     admission: CommitAdmission,
     topics: list[OffsetCommitTopic],
@@ -168,6 +169,7 @@ def _commit(
     # `submit` decides before it returns, so the next commit may reuse the object.
     commit.topics = [(topic.name, topic.partitions) for topic in topics]
     try:
+        parts.groups.admit_metadata(commit.group_id, client, commit.topics)
         return parts.groups.submit(
             commit.group_id, lambda state, env: offsets.commit(state, commit, env)
         )

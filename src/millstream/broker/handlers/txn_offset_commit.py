@@ -61,6 +61,7 @@ async def handle(
         await _check(transactions, request.version, body.transactional_id, producer, partitions)
         groups.admit_group(body.group_id, request.connection.client)
         wanted = [_wanted(node, topic) async for topic in turns.each(request, allowed)]
+        groups.admit_metadata(body.group_id, request.connection.client, wanted)
         codes = await _commit(groups, body, wanted, producer)
     except KafkaError as error:
         code = offset_commit_code(error.code, request.version)

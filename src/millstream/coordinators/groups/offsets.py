@@ -14,12 +14,15 @@ from millstream.coordinators.classic.group import ClassicGroup, ClassicState
 from millstream.coordinators.codecs.changes import CommittedOffset, OffsetChange
 from millstream.coordinators.consumer.group import ConsumerGroup
 from millstream.coordinators.decision import Decision, Env, ProducerEpoch
-from millstream.coordinators.groups.state import ShardState
+from millstream.coordinators.groups.state import GroupOffsets, ShardState
 from millstream.coordinators.share.group import ShareGroup
 from millstream.coordinators.streams.group import StreamsGroup
 from millstream.coordinators.streams.offsets import check_commit
 from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.offset_commit import OffsetToCommit
+
+# By topic, what is to be committed in its partitions.
+TopicOffsets = Sequence[tuple[str, Sequence[OffsetToCommit]]]
 
 
 @dataclass(slots=True)
@@ -38,6 +41,7 @@ class CommitRequest:
 # Python 3.11 looks up an enum member in Python code, which is too slow for every commit.
 _NONE: Final = KafkaCode.NONE
 _EMPTY: Final = ClassicState.EMPTY
+_SHORT_METADATA: Final = 100
 
 # For each topic of the request, in order, a code for each partition.
 CommitReply = list[list[KafkaCode]]
@@ -101,6 +105,20 @@ def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitRep
                 decision.records.append(OffsetChange(request.group_id, topic, one.partition, value))
         reply.append(codes)
     decision.reply = reply
+
+
+def grown_metadata(held: GroupOffsets, topics: TopicOffsets) -> int:
+    """By how much the metadata is longer than what is there. What is as short as clients write it
+    does not count: an offset takes as much without it."""
+    grown = 0
+    for topic, wanted in topics:
+        for one in wanted:
+            length = len(one.metadata)
+            if length > _SHORT_METADATA and one.code is _NONE:
+                known = held.get(topic, {}).get(one.partition)
+                before = 0 if known is None else len(known.metadata)
+                grown += max(length - max(before, _SHORT_METADATA), 0)
+    return grown
 
 
 def _check_member(group: ConsumerGroup | ShareGroup | StreamsGroup, request: CommitRequest) -> None:
