@@ -25,6 +25,7 @@ from millstream.console.node import LocalNode
 from millstream.console.safety import Guard, is_loopback
 from millstream.console.sampling import Sampler
 from millstream.errors import StartError
+from millstream.registry.prompt_requests import PromptRequests
 
 if TYPE_CHECKING:
     from millstream.console.schemas import Schemas
@@ -137,6 +138,7 @@ class ConsoleServer:
         self._socket = _bind(self._listen)
         config = uvicorn.Config(
             self.site.app(_names(self._listen.host), has_tls=has_tls),
+            http=PromptRequests,
             lifespan="off",
             log_config=None,
             access_log=False,

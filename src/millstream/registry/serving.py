@@ -12,6 +12,7 @@ from typing import Final
 import uvicorn
 
 from millstream.registry.election import Identity, identity_of
+from millstream.registry.prompt_requests import PromptRequests
 from millstream.registry.registry import SchemaRegistry
 from millstream.registry.rest import make_app
 from millstream.registry.sockets import local_url
@@ -88,6 +89,7 @@ class RegistryServer:
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
             make_app(self._registry, users=self._guard.users, trust=self._guard.trust),
+            http=PromptRequests,
             lifespan="off",
             log_config=None,
             access_log=False,
