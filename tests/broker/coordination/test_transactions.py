@@ -689,3 +689,33 @@ def test_markers_are_retried_only_for_a_shard_that_is_still_in_use(
     shard: Any = SimpleNamespace(status=status)
     asyncio.run(coordinator._write_markers_later(shard, "t"))
     assert tried == ["t"] * times
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_markers_of_many_partitions_are_written_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: bool
+) -> None:
+    """Hundreds of transactions with a thousand partitions may expire together."""
+    written: list[int] = []
+    write_here = TransactionCoordinator._write_here
+
+    def note(self: TransactionCoordinator, shard: Any, name: str, places: Any, *more: Any) -> Any:
+        written.append(len(places))
+        return write_here(self, shard, name, places, *more)
+
+    monkeypatch.setattr(TransactionCoordinator, "_write_here", note)
+    monkeypatch.setattr(transactions, "_MARKERS_AT_ONCE", 2)
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 5}) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        producer = RawProducer(client, "mill", "t")
+        producer.take_over()
+        for partition in range(5):
+            assert producer.produce(b"x", partition=partition, sequence=0) is NONE
+        assert producer.end(commit=commit) is NONE
+        wait_until(lambda: producer.produce(b"y", sequence=0) is NONE, "the transaction is over")
+        assert written == [2, 2, 1]
+        for partition in range(5):
+            expected = [b"x"] if commit else []
+            assert values_read(client, "t", partition=partition) == expected

@@ -14,6 +14,7 @@ from millstream.broker.coordination.creation_quota import CreationQuota
 from millstream.broker.coordination.producer_ids import ProducerIds
 from millstream.broker.coordination.remote_transactions import ask_coordinator, write_markers
 from millstream.broker.coordination.shards import Shards
+from millstream.broker.network.client_turns import REST_SECONDS
 from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.cluster.changes import NewTopic
@@ -38,6 +39,7 @@ from millstream.coordinators.transactions.state import (
     TransactionsState,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.records.control import ControlType, EndTransactionMarker
 
@@ -49,6 +51,8 @@ TransactionDecide = Decide[TransactionsState, TransactionEnv, R, Change]
 Markers = list[tuple[int, int]]
 # If a partition cannot write a marker now (a full disk, say), it is retried after this.
 MARKER_RETRY_SECONDS: Final = 1.0
+# Markers that are written in one iteration of the loop: some milliseconds.
+_MARKERS_AT_ONCE: Final = 100
 
 
 class TransactionCoordinator:
@@ -69,6 +73,9 @@ class TransactionCoordinator:
         self.shards.on_committed = self._write_markers
         self._settings: TransactionSettings | None = None
         self._settings_of: object = None
+        # For markers, in this iteration of the loop; and who writes the next part of many.
+        self._room = _MARKERS_AT_ONCE
+        self._parts = asyncio.Lock()
 
     def start(self) -> None:
         self.shards.start()
@@ -250,33 +257,94 @@ class TransactionCoordinator:
             ControlType.COMMIT if is_commit else ControlType.ABORT, self._epoch_of(shard)
         )
         producer = ProducerEpoch(prepared.producer_id, prepared.producer_epoch)
-        waits: list[asyncio.Future[None]] = []
+        here: list[tuple[str, int]] = []
         others: dict[int, dict[str, list[int]]] = {}
         for topic, indexes in prepared.partitions.items():
             for index in indexes:
                 if (leader := self._node.cluster.other_leader(topic, index)) is not None:
                     others.setdefault(leader, {}).setdefault(topic, []).append(index)
-                    continue
-                try:
-                    wait = self.write_marker(topic, index, marker, producer)
-                except KafkaError as error:
-                    if error.code is not KafkaCode.INVALID_PRODUCER_EPOCH:
-                        log.warning("no marker yet for %s-%d: %s", topic, index, error)
-                        self._put_off(shard, transactional_id)
-                        return
-                    # A newer producer has written since: nothing of this one is open.
-                    continue
-                if wait is not None:
-                    waits.append(wait)
-        peers = self._node.cluster.peers
-        waits += [
-            asyncio.ensure_future(write_markers(peers, leader, places, marker, producer))
-            for leader, places in others.items()
-        ]
+                else:
+                    here.append((topic, index))
+        if not self._has_room(len(here)):
+            ended = _Ended(shard, transactional_id, prepared, marker, producer)
+            self.shards.spawn(self._write_in_parts(ended, here, others))
+            return
+        waits = self._write_here(shard, transactional_id, here, marker, producer)
+        if waits is None:
+            return
+        waits += self._write_elsewhere(others, marker, producer)
         if waits:
             self.shards.spawn(self._complete_later(shard, transactional_id, prepared, waits))
         else:
             self._complete(shard, transactional_id, prepared)
+
+    def _has_room(self, count: int) -> bool:
+        """May so many markers be written in this iteration of the loop?"""
+        if count > self._room:
+            return False
+        if self._room == _MARKERS_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._make_room)
+        self._room -= count
+        return True
+
+    def _make_room(self) -> None:
+        self._room = _MARKERS_AT_ONCE
+
+    async def _write_in_parts(
+        self, ended: "_Ended", here: list[tuple[str, int]], others: dict[int, dict[str, list[int]]]
+    ) -> None:
+        """Transactions take turns: hundreds with a thousand partitions may expire together."""
+        waits: list[asyncio.Future[None]] = []
+        for start in range(0, len(here), _MARKERS_AT_ONCE):
+            async with self._parts:
+                await asyncio.sleep(REST_SECONDS if len(here) > _MARKERS_AT_ONCE else 0)
+                if not ended.is_current():
+                    return
+                part = here[start : start + _MARKERS_AT_ONCE]
+                written = self._write_here(
+                    ended.shard, ended.transactional_id, part, ended.marker, ended.producer
+                )
+            if written is None:
+                return
+            waits += written
+        waits += self._write_elsewhere(others, ended.marker, ended.producer)
+        await self._complete_later(ended.shard, ended.transactional_id, ended.prepared, waits)
+
+    def _write_here(
+        self,
+        shard: TransactionShard,
+        transactional_id: str,
+        places: Iterable[tuple[str, int]],
+        marker: EndTransactionMarker,
+        producer: ProducerEpoch,
+    ) -> "list[asyncio.Future[None]] | None":
+        """What to wait for; None if it was put off."""
+        waits = []
+        for topic, index in places:
+            try:
+                wait = self.write_marker(topic, index, marker, producer)
+            except KafkaError as error:
+                if error.code is not KafkaCode.INVALID_PRODUCER_EPOCH:
+                    log.warning("no marker yet for %s-%d: %s", topic, index, error)
+                    self._put_off(shard, transactional_id)
+                    return None
+                # A newer producer has written since: nothing of this one is open.
+                continue
+            if wait is not None:
+                waits.append(wait)
+        return waits
+
+    def _write_elsewhere(
+        self,
+        others: dict[int, dict[str, list[int]]],
+        marker: EndTransactionMarker,
+        producer: ProducerEpoch,
+    ) -> "list[asyncio.Future[None]]":
+        peers = self._node.cluster.peers
+        return [
+            asyncio.ensure_future(write_markers(peers, leader, places, marker, producer))
+            for leader, places in others.items()
+        ]
 
     def _epoch_of(self, shard: TransactionShard) -> int:
         index = self.shards.all.index(shard)
@@ -361,6 +429,23 @@ class TransactionCoordinator:
                 for group in list(shard.state.batches):
                     self.shards.submit_internal(shard, group, _expire_group(group))
                 await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A transaction whose end is decided, and whose markers are being written."""
+
+    shard: TransactionShard
+    transactional_id: str
+    prepared: StoredTransaction
+    marker: EndTransactionMarker
+    producer: ProducerEpoch
+
+    def is_current(self) -> bool:
+        """If the shard was closed or dropped, another one has read the decision from the log."""
+        transaction = self.shard.state.transactions.get(self.transactional_id)
+        is_active = self.shard.status is ShardStatus.ACTIVE
+        return is_active and transaction is not None and transaction.stored is self.prepared
 
 
 def _compare_markers(before: Markers, now: Markers) -> None:
