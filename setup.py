@@ -31,5 +31,6 @@ setup(
         extension("lines", "_drain"),
         extension("lines", "_scan"),
         extension("broker.network", "_receiving"),
+        extension("broker.requests", "_produced"),
     ]
 )

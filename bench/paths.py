@@ -192,6 +192,7 @@ def show_idempotent(node: Broker) -> None:
     for number, (name, record_bytes, count, codec, targets) in enumerate(
         (
             ("100 B to one of 12 partitions in turn", 100, 1, Codec.NONE, [[at] for at in every]),
+            ("100 B to each of 12 partitions", 100, 1, Codec.NONE, [every] * REQUESTS_PER_BURST),
             ("16 KB to each of 12 partitions", 1024, 15, Codec.NONE, [every] * REQUESTS_PER_BURST),
             ("the same, lz4", 1024, 15, Codec.LZ4, [every] * REQUESTS_PER_BURST),
         )

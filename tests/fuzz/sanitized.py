@@ -15,7 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g"
-TESTS = ["tests/fuzz", "tests/records", "tests/lines", "tests/broker/network/test_receiving.py"]
+TESTS = [
+    *("tests/fuzz", "tests/records", "tests/lines", "tests/broker/network/test_receiving.py"),
+    "tests/broker/requests/test_produced_batches.py",
+]
 
 
 def main(arguments: list[str]) -> int:

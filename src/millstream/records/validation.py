@@ -217,6 +217,17 @@ def checked_batch(
     return batch
 
 
+def checked_whole_batch(data: memoryview, rules: BatchRules, now_ms: int) -> CheckedBatch | None:
+    """As `checked_batch`, for an uncompressed batch outside of transactions whose bytes are known
+    to be right, with no record newer than its header says. None where more has to be looked at."""
+    batch = CheckedBatch(data)
+    if batch.size_bytes > rules.message_bytes_max or _needs_records(batch, rules, now_ms):
+        return None
+    batch.decoded_bytes = 0
+    batch.rules = rules
+    return batch
+
+
 def as_checked(batch: BatchView, rules: BatchRules) -> CheckedBatch:
     """A batch that was made of a checked one."""
     checked = CheckedBatch(batch.buffer)

@@ -42,12 +42,9 @@ Placed = tuple[int, int, int, int]
 
 class RepeatedProduce:
     __slots__ = (
-        "_after_correlation",
         "_answer_begin",
-        "_before_correlation",
-        "_before_partitions",
-        "_count_at",
         "_layouts",
+        "before_partitions",
         "header",
         "is_acks_all",
         "timeout_ms",
@@ -66,10 +63,7 @@ class RepeatedProduce:
         self.is_acks_all = body.acks == ACKS_ALL
         self.timeout_ms = body.timeout_ms
         self.topic = topic
-        self._before_partitions = before_partitions
-        self._before_correlation = before_partitions[:_CORRELATION_AT]
-        self._after_correlation = before_partitions[_AFTER_CORRELATION:]
-        self._count_at = len(before_partitions)
+        self.before_partitions = before_partitions
         written = topic.topic_id.bytes
         if header.version < TOPIC_IDS_FROM:
             name = topic.name.encode()
@@ -80,42 +74,7 @@ class RepeatedProduce:
 
     def partitions_of(self, frame: memoryview) -> list[tuple[int, memoryview]] | None:
         """The partitions and their records, if the frame is this request once more."""
-        at = self._count_at
-        # One copy of some dozen bytes: views are compared byte by byte.
-        before = frame[:at].tobytes()
-        if not (
-            before.startswith(self._after_correlation, _AFTER_CORRELATION)
-            and before.startswith(self._before_correlation)
-        ):
-            return None
-        end = len(frame) - _END_BYTES
-        found = []
-        try:
-            count = frame[at] - 1
-            if not 0 < count <= _COUNT_MAX or frame[end] or frame[end + 1]:
-                return None
-            at += 1
-            for _ in range(count):
-                index, length, second, third = _INDEX_AND_LENGTH.unpack_from(frame, at)
-                at += 5
-                # Three bytes are enough for two megabytes.
-                if length >= 0x80:
-                    if third >= 0x80 and second >= 0x80:
-                        return None
-                    length = length & 0x7F | (second & 0x7F) << 7
-                    at += 1
-                    if second >= 0x80:
-                        length |= third << 14
-                        at += 1
-                records_end = at + length - 1
-                # Without records, with tags, or longer than what is there.
-                if length < 2 or records_end >= end or frame[records_end]:
-                    return None
-                found.append((index, frame[at:records_end]))
-                at = records_end + 1
-        except (IndexError, struct.error):
-            return None
-        return found if at == end else None
+        return partitions_of(frame, self.before_partitions)
 
     def header_of(self, frame: memoryview) -> RequestHeader:
         known = self.header
@@ -130,7 +89,7 @@ class RepeatedProduce:
 
     def before_records(self, index: int) -> bytes:
         """The beginning of a frame with one partition, up to the length of its records."""
-        return self._before_partitions + b"\2" + _INT32.pack(index)
+        return self.before_partitions + b"\2" + _INT32.pack(index)
 
     @property
     def answer_offsets_at(self) -> int:
@@ -158,6 +117,48 @@ class RepeatedProduce:
 
     def _layout(self, count: int) -> struct.Struct:
         return struct.Struct(f">ii{len(self._answer_begin)}sB{_RESULT * count}{len(_ANSWER_END)}s")
+
+
+def partitions_of(frame: memoryview, before: bytes) -> list[tuple[int, memoryview]] | None:
+    """The partitions and their records, if the frame begins with `before`, which ends at the
+    count of partitions, except for the correlation id."""
+    at = len(before)
+    # One copy of some dozen bytes: views are compared byte by byte.
+    begins = frame[:at].tobytes()
+    if (
+        len(begins) < at
+        or begins[:_CORRELATION_AT] != before[:_CORRELATION_AT]
+        or begins[_AFTER_CORRELATION:] != before[_AFTER_CORRELATION:]
+    ):
+        return None
+    end = len(frame) - _END_BYTES
+    found = []
+    try:
+        count = frame[at] - 1
+        if not 0 < count <= _COUNT_MAX or frame[end] or frame[end + 1]:
+            return None
+        at += 1
+        for _ in range(count):
+            index, length, second, third = _INDEX_AND_LENGTH.unpack_from(frame, at)
+            at += 5
+            # Three bytes are enough for two megabytes.
+            if length >= 0x80:
+                if third >= 0x80 and second >= 0x80:
+                    return None
+                length = length & 0x7F | (second & 0x7F) << 7
+                at += 1
+                if second >= 0x80:
+                    length |= third << 14
+                    at += 1
+            records_end = at + length - 1
+            # Without records, with tags, or longer than what is there.
+            if length < 2 or records_end >= end or frame[records_end]:
+                return None
+            found.append((index, frame[at:records_end]))
+            at = records_end + 1
+    except (IndexError, struct.error):
+        return None
+    return found if at == end else None
 
 
 def repeated_produce(

@@ -1,10 +1,11 @@
 """A producer that writes to one topic again and again: its requests, without decoding.
 
-`wire.repeated` recognises them and finds the records of each partition. Terms are those of
-`admission`, in the generation of the shortcut, and every batch ends in `Partition.append`, like
-those of any other request. A request with anything unusual about it is left, before anything of it
-is appended, to the general route. In compiled code many connections share a write
-(`network.receiving`); they send to one partition each.
+`wire.repeated` knows what such a request begins with; `produced_batches` compares it with that,
+and finds and checks the batch of each partition in one pass. Terms are those of `admission`, in
+the generation of the shortcut, and every batch ends in `Partition.append`, like those of any other
+request. A request with anything unusual about it is left, before anything of it is appended, to
+the general route. In compiled code many connections share a write (`network.receiving`); they
+send to one partition each.
 """
 
 import asyncio
@@ -23,10 +24,11 @@ from millstream.broker.requests.produce_answers import (
     answer_when_durable,
     refused_result,
 )
+from millstream.broker.requests.produced_batches import IMPLEMENTATION
 from millstream.broker.requests.request import Request
 from millstream.errors import KafkaCode, KafkaError
 from millstream.records.batch import BatchView
-from millstream.records.validation import LIGHT, LIGHT_PLAIN, checked_batch
+from millstream.records.validation import LIGHT, LIGHT_PLAIN, checked_batch, checked_whole_batch
 from millstream.replication.admission import WriteTerms
 from millstream.replication.partition import Partition
 from millstream.storage.values import BatchGroup
@@ -80,7 +82,7 @@ class _RepeatedProduces:
 
     def answer(self, connection: Connection, frame: memoryview) -> Pieces | Pending | None:
         """The request once more, with new records; None for any other."""
-        found = self._repeated.partitions_of(frame)
+        found = IMPLEMENTATION.batches_of(frame, self._repeated.before_partitions)
         if found is None:
             return None
         now_ms = self._parts.node.clock.now_ms()
@@ -88,13 +90,15 @@ class _RepeatedProduces:
         # For all partitions together, as in `batch_checks`.
         left_bytes = LIGHT
         try:
-            for index, data in found:
+            for index, data, is_whole in found:
                 known = self._targets.get(index) or self._learn(connection, index)
                 if known is None or len(data) > LIGHT_PLAIN:
                     return None
                 rules = known.terms.rules
-                batch = checked_batch(data, rules, now_ms, decoded_bytes_max=left_bytes)
-                left_bytes -= batch.decoded_bytes
+                batch = checked_whole_batch(data, rules, now_ms) if is_whole else None
+                if batch is None:
+                    batch = checked_batch(data, rules, now_ms, decoded_bytes_max=left_bytes)
+                    left_bytes -= batch.decoded_bytes
                 batches.append((index, known, batch))
         except KafkaError:
             # A batch that takes long to unpack, or a bad one: nothing is appended yet.
