@@ -77,7 +77,7 @@ class _SyncThread:
 class GroupCommit:
     def __init__(self, on_failure: Callable[[str], None]) -> None:
         self._on_failure = on_failure
-        self._waiting: dict[Partition, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._waiting: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
         self._dirty: set[Partition] = set()
         self._is_turn_ending = False
         # Filled by the loop, emptied by the thread.
@@ -111,7 +111,11 @@ class GroupCommit:
         elif partition.log.synced_offset >= next_offset:
             future.set_result(None)
         else:
-            self._waiting.setdefault(partition, deque()).append((next_offset, future))
+            waiting = self._waiting.get(partition)
+            if waiting is None:
+                self._waiting[partition] = [(next_offset, future)]
+            else:
+                waiting.append((next_offset, future))
             self.request(partition)
         return future
 
@@ -200,7 +204,7 @@ class GroupCommit:
             return
         synced = partition.log.synced_offset
         # Not in offset order: a duplicate waits for its original, behind newer appends.
-        left: deque[tuple[int, asyncio.Future[None]]] = deque()
+        left: list[tuple[int, asyncio.Future[None]]] = []
         for next_offset, future in waiting:
             if next_offset > synced:
                 left.append((next_offset, future))

@@ -1,6 +1,8 @@
 """The response to a produce: at once, or when its records are safe."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from millstream.broker.network.replies import Pieces
 from millstream.broker.node.state import NodeState
@@ -34,17 +36,25 @@ def failed(result: ProduceResult, error: KafkaError) -> ProduceResult:
 def answer_when_durable(
     request: Request, timeout_ms: int, results: Results, waits: Waits
 ) -> "asyncio.Future[Pieces]":
-    """Done when everything is safe, or at the deadline. Callbacks, because a task costs more."""
+    """Done when everything is safe, or at the deadline."""
+    unsafe = [future for _, future in waits]
+    return answer_when_done(timeout_ms, unsafe, partial(answer_durable, request, results, waits))
+
+
+def answer_when_done(
+    timeout_ms: int, unsafe: list["asyncio.Future[None]"], make_answer: Callable[[], Pieces]
+) -> "asyncio.Future[Pieces]":
+    """The answer, made when all futures are done, or at the deadline. Callbacks, because a task
+    costs more. The list is used up."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Pieces] = loop.create_future()
-    unsafe = [future for _, future in waits]
 
     def answer() -> None:
         timer.cancel()
         if answered.done():
             return
         try:
-            answered.set_result(answer_durable(request, results, waits))
+            answered.set_result(make_answer())
         except Exception as error:
             answered.set_exception(error)
 

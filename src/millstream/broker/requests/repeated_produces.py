@@ -21,6 +21,7 @@ from millstream.broker.requests.produce_answers import (
     Results,
     answer_durable,
     answer_produce,
+    answer_when_done,
     answer_when_durable,
     refused_result,
 )
@@ -189,12 +190,10 @@ class _RepeatedProduces:
         if not waits and not failures:
             return [repeated.answer(repeated.correlation_of(frame), placed)]
         request = Request(repeated.header_of(frame), connection)
-        if len(placed) == 1 and not failures:
-            return _when_durable(repeated, request, placed, waits[0])
-        results = [
-            ProduceResult(index, KafkaCode.NONE, base_offset, append_time_ms, log_start_offset)
-            for index, base_offset, append_time_ms, log_start_offset in placed
-        ]
+        if not failures:
+            answer = _WhenDurable(repeated, request, placed, waits)
+            return answer.of_one(waits[0]) if len(placed) == 1 else answer.of_all()
+        results = _results(placed)
         for place, failure in failures.items():
             refused_result(node, results[place], failure)
         by_topic: Results = [(repeated.topic, results)]
@@ -230,37 +229,56 @@ def _append_group(
     return appended.base_offset, appended.append_time_ms, appended.log_start_offset
 
 
-def _when_durable(
-    repeated: RepeatedProduce,
-    request: Request,
-    placed: list[PlacedIn],
-    wait: "asyncio.Future[None]",
-) -> Pending:
-    """The reply to a request for one partition, when it is safe. The cheapest way to wait."""
-    answer = _WhenDurable(repeated, request, placed)
-    answer.timer = asyncio.get_running_loop().call_later(
-        max(repeated.timeout_ms, 0) / 1000, wait.cancel
-    )
-    return Pending(wait, finish=answer.finish)
+def _results(placed: list[PlacedIn]) -> list[ProduceResult]:
+    return [
+        ProduceResult(index, KafkaCode.NONE, base_offset, append_time_ms, log_start_offset)
+        for index, base_offset, append_time_ms, log_start_offset in placed
+    ]
 
 
 class _WhenDurable:
-    """What is answered when the wait is over: the records are safe, or the deadline passed."""
+    """What is answered when the waits are over: the records are safe, or the deadline passed."""
 
-    __slots__ = ("_placed", "_repeated", "_request", "timer")
+    __slots__ = ("_placed", "_repeated", "_request", "_timer", "_waits")
 
-    timer: asyncio.TimerHandle
+    _timer: asyncio.TimerHandle
 
-    def __init__(self, repeated: RepeatedProduce, request: Request, placed: list[PlacedIn]) -> None:
+    def __init__(
+        self,
+        repeated: RepeatedProduce,
+        request: Request,
+        placed: list[PlacedIn],
+        waits: dict[int, "asyncio.Future[None]"],
+    ) -> None:
+        """The waits by their place in the request."""
         self._repeated = repeated
         self._request = request
         self._placed = placed
+        self._waits = waits
 
-    def finish(self, wait: "asyncio.Future[None]") -> Pieces:
-        self.timer.cancel()
-        if not wait.cancelled() and wait.exception() is None:
-            return [self._repeated.answer(self._request.header.correlation_id, self._placed)]
-        [(index, *_)] = self._placed
-        result = ProduceResult(index)
-        results: Results = [(self._repeated.topic, [result])]
-        return answer_durable(self._request, results, [(result, wait)])
+    def of_one(self, wait: "asyncio.Future[None]") -> Pending:
+        """To a request for one partition. The cheapest way to wait."""
+        self._timer = asyncio.get_running_loop().call_later(
+            max(self._repeated.timeout_ms, 0) / 1000, wait.cancel
+        )
+        return Pending(wait, finish=self._finish)
+
+    def of_all(self) -> Pending:
+        unsafe = list(self._waits.values())
+        return Pending(answer_when_done(self._repeated.timeout_ms, unsafe, self._answer))
+
+    def _finish(self, _: "asyncio.Future[None]") -> Pieces:
+        self._timer.cancel()
+        return self._answer()
+
+    def _answer(self) -> Pieces:
+        request, waits = self._request, self._waits
+        if all(map(_is_safe, waits.values())):
+            return [self._repeated.answer(request.header.correlation_id, self._placed)]
+        results = _results(self._placed)
+        unsafe = [(results[place], wait) for place, wait in waits.items()]
+        return answer_durable(request, [(self._repeated.topic, results)], unsafe)
+
+
+def _is_safe(wait: "asyncio.Future[None]") -> bool:
+    return wait.done() and not wait.cancelled() and wait.exception() is None
