@@ -7,7 +7,7 @@ log and no clock.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -15,6 +15,7 @@ from uuid import UUID
 from millstream.cluster.state import ClusterImage
 from millstream.coordinators.codecs.changes import Change
 from millstream.coordinators.groups.settings import GroupSettings
+from millstream.lazy_dataclass import dataclass
 
 R = TypeVar("R")
 # A record as a value, and what a decision may know.

@@ -15,7 +15,6 @@ Until the log is replayed, requests get COORDINATOR_LOAD_IN_PROGRESS (`require_a
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar, cast
 
@@ -30,6 +29,7 @@ from millstream.coordinators.decision import (
     Ticket,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.records.batch import HEADER_BYTES
 from millstream.records.control import ControlType, EndTransactionMarker
 

@@ -7,7 +7,7 @@ restart the members start over. The first member leads; `remove` passes the lead
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from millstream.coordinators.codecs.changes import StoredGroup, StoredMember
@@ -15,6 +15,7 @@ from millstream.coordinators.codecs.embedded import CONSUMER_PROTOCOL, decode_su
 from millstream.coordinators.decision import Ticket
 from millstream.coordinators.sizes import optional_texts_bytes, protocols_bytes
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 Protocols = tuple[tuple[str, bytes], ...]
 

@@ -5,7 +5,6 @@ unchanged. The steps from one generation to the next are in `rebalance`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from millstream.coordinators.classic import rebalance
 from millstream.coordinators.classic.group import (
@@ -20,6 +19,7 @@ from millstream.coordinators.codecs.table import encode
 from millstream.coordinators.decision import Deadline, Decision, Env
 from millstream.coordinators.sizes import protocols_bytes
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ Every function works on the group and adds to the decision: replies to waiting m
 deadlines, and the record once there is something to store.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from millstream.coordinators.classic.group import ClassicGroup, ClassicMember, ClassicState
 from millstream.coordinators.codecs.changes import GroupChange
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.errors import KafkaCode
+from millstream.lazy_dataclass import dataclass
 
 # A new member cannot send heartbeats while its join waits; it gets this long.
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000

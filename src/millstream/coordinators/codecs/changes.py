@@ -4,11 +4,12 @@
 with the number, and is never flexible.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from uuid import UUID
 
 from millstream.coordinators.codecs.streams_changes import StreamsChange
+from millstream.lazy_dataclass import dataclass
 from millstream.model import NO_TOPIC_ID
 
 # Partitions by topic id; small and sorted, so that equal assignments are equal values.

@@ -4,10 +4,11 @@ The group passes them through unchanged. They are parsed only to know which topi
 reads, and when a group changes between the classic and the consumer protocol.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from millstream.encoding import Reader, Writer
+from millstream.lazy_dataclass import dataclass
 
 CONSUMER_PROTOCOL: Final = "consumer"
 _NEWEST: Final = 3

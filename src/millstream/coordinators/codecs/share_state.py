@@ -7,7 +7,6 @@ shortened from its start, once newer snapshots have made the start superfluous.
 
 import base64
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -15,6 +14,7 @@ from uuid import UUID
 from millstream.coordinators.codecs.table import KeyValue
 from millstream.coordinators.share.state_batches import StateBatch
 from millstream.encoding import Reader, Writer
+from millstream.lazy_dataclass import dataclass
 
 SNAPSHOT_KEY: Final = 0
 UPDATE_KEY: Final = 1

@@ -4,8 +4,10 @@
 partitions is the largest among the subtopology's source topics.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
+
+from millstream.lazy_dataclass import dataclass
 
 # Partitions by subtopology; sorted and without empty entries, so that equal tasks are equal values.
 Tasks = dict[str, tuple[int, ...]]

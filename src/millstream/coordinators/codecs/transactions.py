@@ -6,12 +6,13 @@ with a number that Kafka does not know, and skips with a warning.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final
 
 from millstream.coordinators.codecs.table import KeyValue
 from millstream.encoding import Reader, Writer
+from millstream.lazy_dataclass import dataclass
 
 TRANSACTION_KEY: Final = 0
 BATCH_KEY: Final = 20_000

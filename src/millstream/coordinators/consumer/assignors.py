@@ -9,12 +9,13 @@ number of partitions, so that joins on the partition find both sides on one memb
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer.group import sorted_assignment
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ All records of a step are one batch: a crash leaves all of them or none.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from millstream.cluster.state import ClusterImage
@@ -37,6 +37,7 @@ from millstream.coordinators.consumer.group import (
 from millstream.coordinators.consumer.pattern import PatternMatch
 from millstream.coordinators.consumer.reconcile import reconcile
 from millstream.coordinators.decision import Decision, Env
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

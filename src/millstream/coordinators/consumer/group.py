@@ -7,7 +7,7 @@ target; a member's epoch is the one that its assignment has reached.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from millstream.coordinators.codecs.changes import (
     StoredConsumerMember,
 )
 from millstream.coordinators.sizes import consumer_member_bytes, subscription_bytes
+from millstream.lazy_dataclass import dataclass
 
 # Member epochs with a special meaning.
 JOINING_EPOCH: Final = 0

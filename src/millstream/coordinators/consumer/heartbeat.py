@@ -4,7 +4,7 @@ A member sends only heartbeats; the responses carry its epoch and, when it has c
 assignment. The node computes the assignment.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from millstream.coordinators.codecs.changes import (
@@ -33,6 +33,7 @@ from millstream.coordinators.consumer.group import (
 from millstream.coordinators.consumer.pattern import PatternMatch
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 # While a group settles, members report often, so that partitions move quickly.
 _SHORTEST_INTERVAL_MS: Final = 50

@@ -9,11 +9,12 @@ knows no threads: it takes one call at a time.
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.patterns import WholePattern
 
 # How many compiled patterns are kept.

@@ -6,7 +6,6 @@ deleted.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from uuid import UUID
 
 from millstream.coordinators.classic.group import ClassicGroup, ClassicState
@@ -27,6 +26,7 @@ from millstream.coordinators.share.group import ShareGroup
 from millstream.coordinators.streams import epochs as streams_epochs
 from millstream.coordinators.streams.group import StreamsGroup
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 DEAD = "Dead"
 SHARE_PROTOCOL = "share"

@@ -6,7 +6,7 @@ clients may give a time of their own.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from millstream.coordinators.classic import rebalance
@@ -19,6 +19,7 @@ from millstream.coordinators.share.group import ShareGroup
 from millstream.coordinators.streams.group import StreamsGroup
 from millstream.coordinators.streams.offsets import check_commit
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 from millstream.wire.offset_commit import OffsetToCommit
 
 # By topic, what is to be committed in its partitions.

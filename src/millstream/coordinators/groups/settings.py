@@ -1,10 +1,10 @@
 """The options of groups and offsets, read once from the node's options."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.config import BrokerConfig
 from millstream.coordinators.streams.settings import StreamsSettings, streams_settings
+from millstream.lazy_dataclass import dataclass
 
 # How long a new group on a single node waits for more members, unless configured: too
 # short to notice, long enough for consumers that start together. Without it the first

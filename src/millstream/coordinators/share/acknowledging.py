@@ -6,7 +6,7 @@ until then it is a `Change`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from millstream.coordinators.share.in_flight import Delivery
@@ -19,6 +19,7 @@ from millstream.coordinators.share.state_batches import (
     joined,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 # Types of acknowledgements. A gap is an offset that the log does not have.
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)

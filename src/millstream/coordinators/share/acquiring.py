@@ -6,12 +6,13 @@ unless it asks for exactly that many at most (`is_limit_exact`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from millstream.coordinators.share.in_flight import Delivery, InFlightBatch
 from millstream.coordinators.share.partition import Acquired, SharePartition
 from millstream.coordinators.share.state_batches import ACQUIRED, AVAILABLE
+from millstream.lazy_dataclass import dataclass
 
 
 class LogBatch(NamedTuple):

@@ -5,7 +5,7 @@ what is about to happen, so that it can be repeated after a crash; the second, t
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from uuid import UUID
 
 from millstream.coordinators.codecs.changes import (
@@ -20,6 +20,7 @@ from millstream.coordinators.codecs.changes import (
 from millstream.coordinators.decision import Decision, Env
 from millstream.coordinators.share.group import ShareGroup, merged
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -6,11 +6,12 @@ partitions than members, each partition has one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer.group import sorted_assignment
+from millstream.lazy_dataclass import dataclass
 
 _Partition = tuple[UUID, int]
 

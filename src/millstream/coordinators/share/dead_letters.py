@@ -8,10 +8,10 @@ Knows no log, no loop and no clock.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from millstream.coordinators.share.dead_records import DeadRange
+from millstream.lazy_dataclass import dataclass
 from millstream.model import INTERNAL_TOPICS, topic_name_problem
 from millstream.records.records import Record
 

@@ -8,7 +8,7 @@ is at the target with its next heartbeat.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from millstream.coordinators.codecs.changes import (
     StoredShareMember,
 )
 from millstream.coordinators.sizes import share_member_bytes, shared_topics_bytes
+from millstream.lazy_dataclass import dataclass
 
 ASSIGNOR: Final = "simple"
 

@@ -5,7 +5,7 @@ then nobody could store what becomes of its records. So the reply also says whic
 to begin; `initialized` or `not_initialized` follows.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,6 +32,7 @@ from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind
 from millstream.coordinators.share.assignor import SharingMember, assign_simple
 from millstream.coordinators.share.group import ShareGroup, ShareMember, merged, without
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 # While a group settles, members report often, so that they learn of new partitions quickly.
 _SHORTEST_INTERVAL_MS: Final = 50

@@ -21,7 +21,6 @@ Knows no log, no loop and no clock. Time is the node's uptime in milliseconds.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from millstream.coordinators.share.acknowledging import (
@@ -45,6 +44,7 @@ from millstream.coordinators.share.state_batches import (
     joined,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

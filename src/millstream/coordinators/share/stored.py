@@ -6,7 +6,7 @@ leaders of partitions send their changes; of two leaders the newer one counts.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from millstream.coordinators.decision import DeadlineKey, DecisionOf, Ticket
 from millstream.coordinators.journal import Machine, Shard
 from millstream.coordinators.share.state_batches import StateBatch, combine
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 # Of a request that does not know: then nothing is fenced.
 NO_EPOCH: Final = -1

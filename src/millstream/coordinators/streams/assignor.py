@@ -8,10 +8,11 @@ tasks per thread. Warm-ups are not assigned: Kafka 4.3 assigns none.
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.coordinators.codecs.streams_changes import TaskAssignment
 from millstream.coordinators.streams.tasks import Task, each_task, tasks_of
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -1,12 +1,11 @@
 """Which partitions each member's endpoint answers interactive queries for. Pure."""
 
-from dataclasses import dataclass
-
 from millstream.cluster.state import ClusterImage
 from millstream.coordinators.codecs.streams_changes import CurrentTasks, Endpoint, Tasks
 from millstream.coordinators.streams.group import StreamsGroup
 from millstream.coordinators.streams.tasks import without_epochs
 from millstream.coordinators.streams.topology import ConfiguredTopology
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

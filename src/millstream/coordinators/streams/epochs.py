@@ -7,7 +7,7 @@
 All records of a step are one batch: a crash leaves all of them or none.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from millstream.coordinators.codecs.changes import Change
@@ -46,6 +46,7 @@ from millstream.coordinators.streams.topology import (
     required_topics,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 _STANDBY_REPLICAS: Final = "num.standby.replicas"
 

@@ -11,7 +11,7 @@ current target; a member's epoch is the one that its tasks have reached.
     Stable
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from millstream.coordinators.codecs.streams_changes import (
@@ -25,6 +25,7 @@ from millstream.coordinators.codecs.streams_changes import (
 from millstream.coordinators.sizes import streams_member_bytes, topology_bytes
 from millstream.coordinators.streams.tasks import TaskOwners
 from millstream.coordinators.streams.topology import ConfiguredTopology, source_topics
+from millstream.lazy_dataclass import dataclass
 
 # Member epochs with a special meaning.
 JOINING_EPOCH: Final = 0

@@ -5,7 +5,7 @@ tasks. What Kafka 4.3 does not support is refused as there: static members, patt
 topics, reported offsets of tasks, warm-ups.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from millstream.coordinators.codecs.streams import encode_topology
@@ -42,6 +42,7 @@ from millstream.coordinators.streams.group import (
 from millstream.coordinators.streams.tasks import covers, without_epochs
 from millstream.coordinators.streams.topology import Status, StatusCode, check_topology
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 # While a group settles, members report often, so that tasks move quickly.
 _SHORTEST_INTERVAL_MS: Final = 50

@@ -1,8 +1,7 @@
 """The options of streams groups, read once from the node's options."""
 
-from dataclasses import dataclass
-
 from millstream.config import BrokerConfig
+from millstream.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

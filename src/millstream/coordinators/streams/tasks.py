@@ -1,7 +1,7 @@
 """Sets of tasks: which are in both, which in one, and who owns them. Pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.coordinators.codecs.streams_changes import (
     OwnedTasks,
@@ -9,6 +9,7 @@ from millstream.coordinators.codecs.streams_changes import (
     TaskEpochs,
     Tasks,
 )
+from millstream.lazy_dataclass import dataclass
 
 # A subtopology and a partition.
 Task = tuple[str, int]

@@ -9,7 +9,7 @@ Until every topic exists with the right number of partitions, nobody gets a task
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final
 
@@ -21,6 +21,7 @@ from millstream.coordinators.codecs.streams_changes import (
     Topology,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 # A member may get all tasks; its record, eight bytes a task, must fit into a batch.
 TASKS_MAX: Final = 50_000

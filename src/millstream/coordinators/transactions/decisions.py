@@ -17,7 +17,7 @@ INVALID_TXN_STATE for its commit; if it aborts instead, it gets the raised epoch
 Plain functions over `TransactionsState`; every error response is a KafkaError.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from millstream.coordinators.codecs.transactions import (
@@ -47,6 +47,7 @@ from millstream.coordinators.transactions.state import (
     with_partitions,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 R = TypeVar("R")
 EPOCH_MAX: Final = 2**15 - 1

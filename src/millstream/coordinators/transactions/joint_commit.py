@@ -11,7 +11,7 @@ earlier runs are refused, however late they wake up.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from millstream.coordinators.codecs.transactions import (
@@ -37,6 +37,7 @@ from millstream.coordinators.transactions.state import (
     change_of,
 )
 from millstream.errors import KafkaCode, KafkaError
+from millstream.lazy_dataclass import dataclass
 
 PREFIX: Final = "millstream:"
 NO_BATCH: Final = -1

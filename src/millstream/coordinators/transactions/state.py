@@ -6,7 +6,7 @@ clients retry.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from millstream.coordinators.codecs.transactions import (
@@ -19,6 +19,7 @@ from millstream.coordinators.codecs.transactions import (
     TransactionStatus,
 )
 from millstream.coordinators.decision import Ticket
+from millstream.lazy_dataclass import dataclass
 
 Status = TransactionStatus
 
