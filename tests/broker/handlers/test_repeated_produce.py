@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.network import receiving
-from millstream.broker.requests import repeated_produces
+from millstream.broker.requests import produced_batches, repeated_produces
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
 from millstream.records.records import Record
@@ -39,12 +39,13 @@ REPEATED = 3
 
 @pytest.fixture(scope="module", params=["compiled", "plain"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A node that answers repetitions by itself, and one that asks the connection."""
+    """A node that answers repetitions in compiled code, and one that has none for that."""
     if request.param == "compiled" and receiving.COMPILED is None:
         pytest.skip("millstream.broker.network._receiving is not compiled")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
             patch.setattr(receiving, "COMPILED", None)
+            patch.setattr(repeated_produces, "IMPLEMENTATION", produced_batches.PURE)
         with Broker() as running:
             yield running
 
