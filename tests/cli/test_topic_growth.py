@@ -1,4 +1,7 @@
-"""What `millstream topic add-partitions` says before it asks."""
+"""What `millstream topic add-partitions` says before it asks.
+
+Covers cli/topic_alter.py.
+"""
 
 import pytest
 
