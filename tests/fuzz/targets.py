@@ -16,6 +16,7 @@ from typing import Final
 from crc32c import crc32c
 
 from millstream.broker.network.partial_frame import frame_size
+from millstream.broker.requests import produced_batches
 from millstream.broker.requests.routes import served_api, served_apis
 from millstream.cluster.kraft import METADATA_DIRECTORY, read_kraft_metadata
 from millstream.config.files import parse_properties as parse_option_file
@@ -201,6 +202,29 @@ def compact_both_ways(data: bytes) -> None:
         raise AssertionError(f"compiled {found[0]}, Python {found[1]}")
 
 
+def produced_both_ways(data: bytes) -> None:
+    """The compiled and the Python pass find the same in a repeated produce: in any bytes behind
+    what does not change, and in one batch with a good checksum."""
+    before = bytes(range(12))
+    for behind in (data, one_partition(with_good_checksum(data))):
+        frame = memoryview(before + behind)
+        found = [
+            each.batches_of(frame, before)
+            for each in (produced_batches.IMPLEMENTATION, produced_batches.PURE)
+        ]
+        if found[0] != found[1]:
+            raise AssertionError(f"compiled {found[0]}, Python {found[1]}")
+
+
+def one_partition(records: bytes) -> bytes:
+    """The end of a produce, from the count of partitions on."""
+    length, size = len(records) + 1, bytearray()
+    while length >= 0x80:
+        size.append(length & 0x7F | 0x80)
+        length >>= 7
+    return b"\2\0\0\0\0" + bytes([*size, length]) + records + b"\0\0\0"
+
+
 def split(data: bytes) -> None:
     for _ in split_batches(memoryview(data)):
         pass
@@ -379,6 +403,9 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "columns": Target(columns_both_ways, (), batch_seeds),
     "compaction": Target(compact_both_ways, (ValueError,), batch_seeds),
+    "produced": Target(
+        produced_both_ways, (), lambda: [*batch_seeds(), *map(one_partition, batch_seeds())]
+    ),
     "split": Target(split, (ValueError,), batch_seeds),
     "codecs": Target(unpack, (ValueError, TooLarge), unpack_seeds),
     "unpacking": Target(unpack_in_thread, (), unpack_seeds),
