@@ -1,8 +1,10 @@
 """Transactions over a real socket, by raw frames: what is late, what is old, what is lost."""
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from millstream.broker.coordination import transactions
 from millstream.broker.coordination.shards import PartitionPort
 from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.transactions import (
     TransactionChange,
     TransactionStatus,
@@ -40,6 +43,7 @@ from millstream.wire.apis.list_offsets import (
 from millstream.wire.apis.list_transactions import ListTransactionsRequest
 from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.apis.txn_offset_commit import TxnOffsetCommitRequest
 from millstream.wire.apis.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -314,19 +318,59 @@ def test_offsets_of_an_old_client_need_the_group_in_the_transaction(
     group = f"group-{old.topic}"
     find_coordinator(client, group, 0)
     assert old.commit_offset(group, 1) is KafkaCode.INVALID_TXN_STATE
-    answer = client.ask(
+    assert _add_offsets(old, group) == NONE
+    assert old.commit_offset(group, 1) is NONE
+    assert old.end() is NONE
+    assert committed_offset(client, group, old.topic).committed_offset == 1
+
+
+def test_offsets_of_a_transaction_that_ends_while_they_are_read_are_refused(
+    broker: Broker, client: RawClient, old: RawProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+    is_read, is_ended = threading.Event(), threading.Event()
+    next_turn = Turns._next_turn
+
+    async def hold(self: Turns, request: Any, *work: Any) -> Any:
+        nonlocal turns
+        if request.header.api_key == TxnOffsetCommitRequest.api.key:
+            turns += 1
+            if turns == 2:
+                is_read.set()
+                await asyncio.get_running_loop().run_in_executor(None, is_ended.wait, 60)
+        return await next_turn(self, request, *work)
+
+    group = f"group-{old.topic}"
+    find_coordinator(client, group, 0)
+    assert _add_offsets(old, group) == NONE
+    assert old.commit_offset(group, 1) is NONE
+    monkeypatch.setattr(Turns, "_next_turn", hold)
+    monkeypatch.setattr("millstream.broker.requests.turns.FIRST_TURN_SECONDS_MAX", -1)
+    with RawClient(broker.bootstrap) as other:
+        late = replace(old, client=other)
+        codes: list[KafkaCode] = []
+        sending = threading.Thread(target=lambda: codes.append(late.commit_offset(group, 2)))
+        sending.start()
+        assert is_read.wait(60)
+        assert old.end() is NONE
+        is_ended.set()
+        sending.join()
+    assert codes == [KafkaCode.INVALID_TXN_STATE]
+    found = committed_offset(client, group, old.topic, stable=True)
+    assert (found.error_code, found.committed_offset) == (NONE, 1)
+
+
+def _add_offsets(producer: RawProducer, group: str) -> int:
+    answer = producer.client.ask(
         AddOffsetsToTxnRequest(
-            transactional_id=old.transactional_id,
-            producer_id=old.producer_id,
-            producer_epoch=old.epoch,
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
             group_id=group,
         ),
         0,
     )
-    assert answer.error_code == NONE
-    assert old.commit_offset(group, 1) is NONE
-    assert old.end() is NONE
-    assert committed_offset(client, group, old.topic).committed_offset == 1
+    return int(answer.error_code)
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(client: RawClient, topic: str) -> None:

@@ -57,10 +57,11 @@ async def handle(
                 denials[topic.name] = denied
         if not allowed and denials:
             return await _answer(turns, request, body, denials, [])
+        wanted = [_wanted(node, topic) async for topic in turns.each(request, allowed)]
         partitions = offsets_partition(groups, body.group_id)
+        # Last, so that nothing can end the transaction between the check and the append.
         await _check(transactions, request.version, body.transactional_id, producer, partitions)
         groups.admit_group(body.group_id, request.connection.client)
-        wanted = [_wanted(node, topic) async for topic in turns.each(request, allowed)]
         groups.admit_metadata(body.group_id, request.connection.client, wanted)
         codes = await _commit(groups, body, wanted, producer)
     except KafkaError as error:
