@@ -5,6 +5,10 @@ import pytest
 
 from millstream.broker.security.audit import INTERVAL_SECONDS, LINES_PER_INTERVAL, AuditLog, Denial
 from millstream.security.acl import Operation, ResourceType
+from millstream.wire.apis.create_acls import AclCreation, CreateAclsRequest
+from tests.support.named_clients import credulous_broker
+from tests.support.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 DENIAL = Denial("User:a", "10.0.0.1", Operation.READ, ResourceType.TOPIC, "t")
 
@@ -59,3 +63,29 @@ def test_what_a_client_names_cannot_forge_a_line(caplog: pytest.LogCaptureFixtur
         audit.denied(Denial("User:a", "h", Operation.READ, ResourceType.GROUP, name))
         audit.changed("User:a\nUser:b", "h", "x\ny")
     assert all("\n" not in record.getMessage() for record in caplog.records)
+
+
+def test_every_change_is_written_though_its_client_has_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever takes turns ends when the client has left.
+    monkeypatch.setattr("millstream.broker.requests.turns.FIRST_TURN_SECONDS_MAX", -1)
+    creations = [
+        AclCreation(
+            resource_type=2,
+            resource_name=f"topic-{number}",
+            resource_pattern_type=3,
+            principal="User:a",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        for number in range(300)
+    ]
+    with credulous_broker() as broker, caplog.at_level(logging.INFO, "millstream.audit"):
+        with RawClient(broker.bootstrap, client_id="root") as root:
+            # The first request of its kind is not served before its handler is imported.
+            root.ask(CreateAclsRequest(creations=creations[:1]), 3)
+            root.send(CreateAclsRequest(creations=creations[1:]), 3)
+        wait_until(lambda: "topic-299" in caplog.text, "the last change is written")
+    assert sum("added ACL" in line for line in caplog.messages) == 300
