@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -135,6 +136,23 @@ def test_a_child_ends_with_its_node(planned: Round) -> None:
         child.stdin.close()
         assert child.wait(60) == 1
         assert child.stdout.read() == b""
+
+
+def test_a_child_does_not_end_by_signals_that_are_meant_for_its_node(planned: Round) -> None:
+    """Ctrl-C, and a service manager that stops every process of a service."""
+    command = [sys.executable, "-m", "millstream.broker.upkeep.compaction_worker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        task = [planned.to_plain(), NO_LIMIT, PURE.NAME]
+        child.stdin.write(json.dumps(task).encode() + b"\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline())[0] == "segment"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            child.send_signal(number)
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline() or "[0]")[0] == "segment"
 
 
 # In a thread, and in a child.

@@ -175,8 +175,10 @@ async def _in_child(what: Round, throttle: Throttle) -> AsyncGenerator[CleanedSe
 
 def main() -> None:
     """The child: one round from standard input, a JSON line per event to standard output."""
-    # Ctrl-C is meant for the node, which ends this process.
+    # Ctrl-C, and what a service manager sends to all processes of a service, are meant for the
+    # node, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(_NICENESS)
     plain, rate, name = json.loads(sys.stdin.readline())
     loops = COMPILED if COMPILED is not None and name == COMPILED.NAME else PURE
