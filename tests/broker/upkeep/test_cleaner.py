@@ -1,11 +1,13 @@
 """The cleaner of a running node, seen through its files and by its clients."""
 
 import asyncio
+import errno
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -140,6 +142,25 @@ def test_python_loops_compact_in_a_child_process(
     produce(broker, topic, range(60))
     wait_until_compacted(data_dir, topic)
     check_newest(consume(broker, topic), 59)
+
+
+def test_a_round_whose_process_cannot_be_started_now_is_begun_later(
+    broker: Broker, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = asyncio.create_subprocess_exec
+    failures = [errno.EAGAIN, errno.ENOMEM]
+
+    async def fail_at_first(*command: Any, **options: Any) -> Any:
+        if failures:
+            raise OSError(failures.pop(), "no more processes")
+        return await start(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail_at_first)
+    monkeypatch.setattr(compaction_worker, "IN_THREAD_BYTES_MAX", 0)
+    topic = create(broker)
+    produce(broker, topic, range(60))
+    wait_until_compacted(data_dir, topic)
+    assert not failures
 
 
 def test_a_consumer_in_the_middle_reads_on(broker: Broker, data_dir: Path) -> None:

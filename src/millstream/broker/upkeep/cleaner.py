@@ -29,7 +29,10 @@ from millstream.storage.segment_swap import begin_swap, discard, finish_swap, re
 
 log = logging.getLogger(__name__)
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+# There is no room on the disk, or for another descriptor or process, now.
+_FULL = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
+)
 
 
 class State(IntEnum):
