@@ -404,6 +404,27 @@ def test_unknown_partitions_are_refused_and_the_others_not_tried(
     ]
 
 
+def test_a_request_without_partitions_begins_no_transaction(
+    client: RawClient, old: RawProducer
+) -> None:
+    """Permissions are told by partition: it would not even be known whether it may."""
+    for topics in ([], [AddPartitionsToTxnTopic(name=old.topic, partitions=[])]):
+        answer = client.ask(
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=old.transactional_id,
+                v3_and_below_producer_id=old.producer_id,
+                v3_and_below_producer_epoch=old.epoch,
+                v3_and_below_topics=topics,
+            ),
+            0,
+        )
+        assert [one.name for one in answer.results_by_topic_v3_and_below] == [
+            one.name for one in topics
+        ]
+    wanted = DescribeTransactionsRequest(transactional_ids=[old.transactional_id])
+    assert client.ask(wanted, 0).transaction_states[0].transaction_state == "Empty"
+
+
 def test_nodes_add_and_verify_many_at_once(client: RawClient, old: RawProducer) -> None:
     def ask(verify_only: bool) -> list[int]:
         answer = client.ask(

@@ -47,10 +47,12 @@ async def handle(
         topics = body.v3_and_below_topics
         transactional_id = body.v3_and_below_transactional_id
         wanted = await turns.prepared(request, lambda each: _wanted(each, topics))
-        refused = await _refused(turns, permissions, request, transactional_id, wanted)
-        codes = refused or await _add(
-            node, transactions, turns, request, transactional_id, producer, wanted, 0
-        )
+        codes = await _refused(turns, permissions, request, transactional_id, wanted)
+        # Without partitions there is no denial either, and a transaction would begin.
+        if wanted and not codes:
+            codes = await _add(
+                node, transactions, turns, request, transactional_id, producer, wanted, 0
+            )
         shown = await turns.prepared(request, lambda each: _results(each, topics, codes, version))
         if request.is_long:
             turns.free_soon(request, codes)
