@@ -351,8 +351,8 @@ class Connection:
             partial_frame.drop()
 
     def hold_memory(self, size_bytes: int) -> Callable[[], None]:
-        """Count a frame that waits to be decoded as if it were still being received: a client with
-        many connections would fill the memory with such frames. Returns what ends that."""
+        """Count a frame that waits, decoded or not, as if it were still being received: a client
+        with many connections would fill the memory with such frames. Returns what ends that."""
         memory = self._host.memory
         return partial(memory.release, memory.hold(self.client, size_bytes))
 

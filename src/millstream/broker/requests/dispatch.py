@@ -105,7 +105,7 @@ class Dispatcher:
             )
             return Pending(self._answer_large(route, request, large, len(data)), gate=True)
         if self._services.turns.long_answers.must_wait(request):
-            return Pending(self._answer_in_line(route, request, body), gate=True)
+            return Pending(self._answer_in_line(route, request, body, len(data)), gate=True)
         answer = self._answer(route, request, body)
         if isinstance(answer, Message):
             return _encode(api, header, answer)
@@ -156,10 +156,18 @@ class Dispatcher:
             release()
             turns.long_answers.end(request)
 
-    async def _answer_in_line(self, route: Route, request: Request, body: Message) -> Pieces:
-        async with self._services.turns.long_answers.in_line(request):
-            stop_if_abandoned(request)
-            answer = self._answer(route, request, body)
+    async def _answer_in_line(
+        self, route: Route, request: Request, body: Message, size_bytes: int
+    ) -> Pieces:
+        """The frame had so many bytes, which count as received until it is the request's turn."""
+        release = request.connection.hold_memory(size_bytes)
+        try:
+            async with self._services.turns.long_answers.in_line(request):
+                release()
+                stop_if_abandoned(request)
+                answer = self._answer(route, request, body)
+        finally:
+            release()
         if isinstance(answer, Message):
             return _encode(route.api, request.header, answer)
         return await self._encode_later(route.api, request, answer)
