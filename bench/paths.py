@@ -80,6 +80,7 @@ def _connection() -> Any:
         client="127.0.0.1",
         proved_node_id=-1,
         is_abandoned=lambda: False,
+        hold_memory=lambda size_bytes: lambda: None,
     )
 
 

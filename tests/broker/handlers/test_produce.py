@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
+import os
 import time
 from typing import Any
 
 import pytest
 
 from millstream.broker.handlers import produce as produce_module
+from millstream.broker.network.memory import RequestMemory
 from millstream.errors import KafkaCode
 from millstream.model import Codec
 from millstream.records.batch import split_batches
@@ -290,6 +292,35 @@ def test_many_batches_that_are_checked_in_a_thread_are_dropped_with_their_connec
         assert leaving.is_closed_by_peer()
     assert checks == [1]
     assert fetch(client, topic, 0).high_watermark == 0
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_batches_that_wait_for_their_check_count_as_received(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    memories: list[RequestMemory] = []
+    held: list[int] = []
+    check = produce_module._check_heavy
+
+    async def note(parts: Any, request: Any, *rest: Any) -> Any:
+        memories.append(request.connection._host.memory)
+        held.append(memories[0].held_bytes)
+        return await check(parts, request, *rest)
+
+    monkeypatch.setattr(produce_module, "_check_heavy", note)
+    heavy = batch(os.urandom(400_000), codec=Codec.GZIP)
+    rows = [ProducePartitionData(index=0, records=batch(b"light"))] * (count - 1)
+    rows.append(ProducePartitionData(index=0, records=heavy))
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[ProduceTopicData(name=topic, partition_data=rows)],
+    )
+    [answered] = client.ask(request, 9).responses
+    assert [row.error_code for row in answered.partition_responses] == [0] * count
+    assert len(heavy) <= held[0] <= len(heavy) + 100 * count
+    assert memories[0].held_bytes == 0
 
 
 def test_more_batches_than_a_node_has_partitions_are_no_request(

@@ -54,6 +54,7 @@ async def produced_while_the_buffer_is_reused(folder: Path) -> list[int]:
             shortcut=None,
             last_request=None,
             is_closed=False,
+            hold_memory=lambda size_bytes: lambda: None,
         )
         answer = node.dispatch(connection, memoryview(frame))
         assert isinstance(answer, Pending)

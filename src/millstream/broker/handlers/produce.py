@@ -115,6 +115,18 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
 
 
 async def _handle_large(parts: Parts, request: Request, frame: memoryview, start: int) -> Pieces:
+    # What waits to be appended counts as received.
+    release = request.connection.hold_memory(len(frame))
+    try:
+        answer = await _append_large(parts, request, frame, start)
+    finally:
+        release()
+    return await settled(answer)
+
+
+async def _append_large(
+    parts: Parts, request: Request, frame: memoryview, start: int
+) -> Pieces | Pending:
     turns = parts.turns
     try:
         body = read_produce_request(Cursor(frame, start, _READ_AT_ONCE_MAX), request.version)
@@ -126,7 +138,7 @@ async def _handle_large(parts: Parts, request: Request, frame: memoryview, start
     if body.transactional_id is not None:
         denied = _transaction_denial(parts, request, body.transactional_id)
         if denied is not None:
-            return await settled(_answer(request, body, _refuse(body, denied), []))
+            return _answer(request, body, _refuse(body, denied), [])
     results: Results = []
     waits: Waits = []
     for number, part in enumerate(_parts_of(body), 1):
@@ -140,7 +152,7 @@ async def _handle_large(parts: Parts, request: Request, frame: memoryview, start
             results += _append_batches(parts, request, part, ready, waits, None)
         must_rest = number % _PARTS_BEFORE_REST == 0 and turns.must_rest(request)
         await asyncio.sleep(REST_SECONDS if must_rest else 0)
-    return await settled(_answer(request, body, _joined(results), waits))
+    return _answer(request, body, _joined(results), waits)
 
 
 def _parts_of(body: ProduceRequest) -> Iterator[ProduceRequest]:
@@ -238,7 +250,12 @@ def _resolve_topic_ids(parts: Parts, body: ProduceRequest) -> None:
 async def _append_heavy(
     parts: Parts, request: Request, body: ProduceRequest, heavy: Heavy
 ) -> Pieces:
-    checked = await _check_heavy(parts, request, body, heavy)
+    size_bytes = sum(len(data or b"") for topic in body.topics for _, data in topic.partitions)
+    release = request.connection.hold_memory(size_bytes)
+    try:
+        checked = await _check_heavy(parts, request, body, heavy)
+    finally:
+        release()
     if request.connection.is_closed:
         return []
     waits: Waits = []
