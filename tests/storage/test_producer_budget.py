@@ -90,3 +90,15 @@ def test_a_log_that_is_gone_holds_nothing() -> None:
     del gone
     gc.collect()
     assert sum(log.add() for _ in range(1_000)) >= 900
+
+
+def test_a_log_that_is_gone_does_not_crowd_the_others() -> None:
+    budget = ProducerBudget(1_000)
+    gone = Log(budget)
+    assert all(gone.add() for _ in range(900))
+    assert budget.is_crowded()
+    del gone
+    gc.collect()
+    log = Log(budget)
+    assert all(log.add() for _ in range(50))
+    assert not budget.is_crowded()

@@ -60,7 +60,11 @@ class ProducerBudget:
 
     def is_crowded(self) -> bool:
         """Is more than half of the room taken, about?"""
-        return self._counted + self._asked > self._max // 2
+        half = self._max // 2
+        if self._counted + self._asked > half and self._asked >= self._every:
+            # Logs may be gone that they were in.
+            self._count()
+        return self._counted + self._asked > half
 
     def _count(self) -> None:
         # The list is made at once: recovery reads logs in threads.
