@@ -13,7 +13,7 @@ from millstream.replication.isr import IsrChange
 from millstream.replication.isr_proposer import IsrProposer, NotWritten
 from millstream.replication.replicated import ReplicatedPartition
 from millstream.replication.role import Role
-from tests.replication.test_replicated import BROKER_EPOCH, ask, following, leading, role
+from tests.replication.test_replicated import BROKER_EPOCH, ask, following, leading, produce, role
 
 Write = Callable[[TopicPartition, IsrChange], Coroutine[Any, Any, Role]]
 
@@ -76,6 +76,34 @@ def test_a_proposal_counts_until_it_is_known_not_to_be_written(
         assert leader.leadership is not None
         assert leader.leadership.isr == (1, 3)
         assert (leader.leadership.pending is not None) is is_pending
+
+    asyncio.run(scenario())
+
+
+def test_what_waited_for_a_newcomer_is_committed_when_it_does_not_come() -> None:
+    """It died before it was in sync: nothing else would move the high watermark, because the leader
+    is alone and hears no follower."""
+
+    async def scenario() -> None:
+        leader = leading(isr=(1,), min_isr=1)
+        assert produce(leader) == 1
+        ask(leader, newcomer := following(2, isr=(1,), min_isr=1))
+        ask(leader, newcomer)
+
+        async def write(where: TopicPartition, change: IsrChange) -> Role:
+            assert change.isr == (1, 2)
+            assert produce(leader) == 2
+            waiting.append(leader.require_leader().wait_committed(2))
+            raise NotWritten("another incarnation of 2")
+
+        waiting: list[asyncio.Future[None] | None] = []
+        isr = keeper(write)
+        isr.look_at(leader)
+        await asyncio.gather(*isr._tasks)
+        assert leader.high_watermark == 2
+        [answer] = waiting
+        assert answer is not None
+        assert answer.done()
 
     asyncio.run(scenario())
 

@@ -72,6 +72,9 @@ class IsrProposer:
         except NotWritten as error:
             log.info("in-sync replicas of %s stay as they are: %s", where, error)
             leadership.withdraw(change)
+            # Records may have waited for a replica that does not join.
+            if leadership is partition.leadership:
+                partition.advance()
         except CoordinationFailed as error:
             # It may have been written: it counts as pending until the state is read again.
             log.warning("it is not known whether %s was written: %s", where, error)
