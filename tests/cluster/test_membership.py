@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millstream.cluster import joining, znodes
+from millstream.cluster import joining, membership, znodes
 from millstream.cluster.membership import Outdated
 from millstream.cluster.observer import Observer
 from millstream.cluster.stores.store import (
@@ -293,6 +293,32 @@ def test_a_lost_answer_is_read_and_not_sent_again(is_written):
         assert len(asked) == 1
         assert Check("/brokers/epochs/1", 1) in asked[0]
         store.commit = commit
+
+    run(scenario)
+
+
+def test_a_change_without_a_connection_was_not_written_and_may_be_tried_again(monkeypatch):
+    """Otherwise it would count as under way for the rest of the leadership, because the session
+    goes on when the connection is back."""
+
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        await world.make_topic((1, 2, 3))
+        await until(lambda: "t" in nodes[0].membership.image.topics)
+        leader = nodes[0]
+        store = leader.sessions[-1]
+        commit = store.commit
+
+        async def no_connection(operations):
+            raise CoordinationFailed("no connection to ZooKeeper")
+
+        monkeypatch.setattr(membership, "_RETRY_SECONDS_MAX", 0.01)
+        store.commit = no_connection
+        with pytest.raises(Outdated):
+            await leader.membership.change_isr(WHERE, leader.state(), (1, 2), {})
+        store.commit = commit
+        changed = await leader.membership.change_isr(WHERE, leader.state(), (1, 2), {})
+        assert changed.isr == (1, 2)
 
     run(scenario)
 

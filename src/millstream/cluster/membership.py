@@ -461,10 +461,18 @@ class Membership:
         try:
             *_, version = await self._store.commit(operations)
         except NotApplied as problem:
-            await self._observer.read_again([where])
+            with contextlib.suppress(CoordinationFailed):
+                await self._observer.read_again([where])
             raise Outdated(f"{where}: {problem.path}") from problem
         except UnknownOutcome:
             version = await self._version_if_written(where, path, token)
+        except SessionEnded:
+            raise
+        except CoordinationFailed as problem:
+            # It was not sent, or refused. The session may go on, and this leadership with it; the
+            # pause is for the leader, which tries again at the next fetch.
+            await asyncio.sleep(_RETRY_SECONDS_MAX)
+            raise Outdated(f"{where}: {problem}") from problem
         committed = replace(after, version=version)
         self._observer.enter_states({where: committed})
         return committed
