@@ -20,6 +20,7 @@ from millstream.coordinators.codecs.transactions import (
     TransactionStatus,
     decode,
 )
+from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.journal import ShardStatus
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
@@ -784,3 +785,58 @@ def test_markers_of_many_partitions_are_written_in_parts(
         for partition in range(5):
             expected = [b"x"] if commit else []
             assert values_read(client, "t", partition=partition) == expected
+
+
+def test_a_partition_that_moves_between_two_parts_gets_its_marker_on_its_new_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is here no longer, as if it were deleted: without its marker it would be undecided for
+    ever."""
+    moved: dict[int, int] = {}
+    written: list[tuple[int, int]] = []
+    completed: list[str] = []
+
+    class Here:
+        log = SimpleNamespace(next_offset=1)
+
+        def append_marker(self, marker: object, **more: object) -> None:
+            written.append((1, 0))
+            moved[1] = 2
+
+    async def write_elsewhere(peers: object, leader: int, places: Any, *more: object) -> None:
+        written.extend((leader, index) for index in places["t"])
+
+    async def complete(shard: object, name: str, prepared: object, waits: Any) -> None:
+        await asyncio.gather(*waits)
+        completed.append(name)
+
+    async def scenario() -> None:
+        coordinator = TransactionCoordinator.__new__(TransactionCoordinator)
+        node: Any = SimpleNamespace(
+            cluster=SimpleNamespace(other_leader=lambda topic, index: moved.get(index), peers=None),
+            partitions=SimpleNamespace(
+                find=lambda topic, index: None if index in moved else Here()
+            ),
+            clock=SimpleNamespace(now_ms=lambda: 0),
+            disk=SimpleNamespace(
+                durability=SimpleNamespace(wait_if_needed=lambda *given, **more: None)
+            ),
+        )
+        coordinator._node = node
+        coordinator._parts = asyncio.Lock()
+        monkeypatch.setattr(coordinator, "_complete_later", complete)
+        ended: Any = SimpleNamespace(
+            shard=None,
+            transactional_id="mill",
+            prepared=None,
+            marker=None,
+            producer=ProducerEpoch(1, 0),
+        )
+        ended.is_current = lambda: True
+        await coordinator._write_in_parts(ended, [("t", 0), ("t", 1)], {})
+
+    monkeypatch.setattr(transactions, "_MARKERS_AT_ONCE", 1)
+    monkeypatch.setattr(transactions, "write_markers", write_elsewhere)
+    asyncio.run(scenario())
+    assert written == [(1, 0), (2, 1)]
+    assert completed == ["mill"]

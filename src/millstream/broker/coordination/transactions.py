@@ -49,6 +49,9 @@ R = TypeVar("R")
 TransactionDecide = Decide[TransactionsState, TransactionEnv, R, Change]
 # For each partition: the leader epoch, and how many transactions of a producer have ended.
 Markers = list[tuple[int, int]]
+# A partition, and those of other nodes by leader and topic.
+Place = tuple[str, int]
+Others = dict[int, dict[str, list[int]]]
 # If a partition cannot write a marker now (a full disk, say), it is retried after this.
 MARKER_RETRY_SECONDS: Final = 1.0
 # Markers that are written in one iteration of the loop: some milliseconds.
@@ -257,14 +260,9 @@ class TransactionCoordinator:
             ControlType.COMMIT if is_commit else ControlType.ABORT, self._epoch_of(shard)
         )
         producer = ProducerEpoch(prepared.producer_id, prepared.producer_epoch)
-        here: list[tuple[str, int]] = []
-        others: dict[int, dict[str, list[int]]] = {}
-        for topic, indexes in prepared.partitions.items():
-            for index in indexes:
-                if (leader := self._node.cluster.other_leader(topic, index)) is not None:
-                    others.setdefault(leader, {}).setdefault(topic, []).append(index)
-                else:
-                    here.append((topic, index))
+        others: Others = {}
+        places = [(topic, at) for topic, indexes in prepared.partitions.items() for at in indexes]
+        here = self._here(places, others)
         if not self._has_room(len(here)):
             ended = _Ended(shard, transactional_id, prepared, marker, producer)
             self.shards.spawn(self._write_in_parts(ended, here, others))
@@ -278,6 +276,16 @@ class TransactionCoordinator:
         else:
             self._complete(shard, transactional_id, prepared)
 
+    def _here(self, places: Iterable[Place], others: Others) -> list[Place]:
+        """Those that no other node leads; the rest is added to `others`."""
+        here = []
+        for topic, index in places:
+            if (leader := self._node.cluster.other_leader(topic, index)) is not None:
+                others.setdefault(leader, {}).setdefault(topic, []).append(index)
+            else:
+                here.append((topic, index))
+        return here
+
     def _has_room(self, count: int) -> bool:
         """May so many markers be written in this iteration of the loop?"""
         if count > self._room:
@@ -290,9 +298,7 @@ class TransactionCoordinator:
     def _make_room(self) -> None:
         self._room = _MARKERS_AT_ONCE
 
-    async def _write_in_parts(
-        self, ended: "_Ended", here: list[tuple[str, int]], others: dict[int, dict[str, list[int]]]
-    ) -> None:
+    async def _write_in_parts(self, ended: "_Ended", here: list[Place], others: Others) -> None:
         """Transactions take turns: hundreds with a thousand partitions may expire together."""
         waits: list[asyncio.Future[None]] = []
         for start in range(0, len(here), _MARKERS_AT_ONCE):
@@ -300,7 +306,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(REST_SECONDS if len(here) > _MARKERS_AT_ONCE else 0)
                 if not ended.is_current():
                     return
-                part = here[start : start + _MARKERS_AT_ONCE]
+                # What has moved meanwhile is not here any more, as if it were deleted.
+                part = self._here(here[start : start + _MARKERS_AT_ONCE], others)
                 written = self._write_here(
                     ended.shard, ended.transactional_id, part, ended.marker, ended.producer
                 )
@@ -314,7 +321,7 @@ class TransactionCoordinator:
         self,
         shard: TransactionShard,
         transactional_id: str,
-        places: Iterable[tuple[str, int]],
+        places: Iterable[Place],
         marker: EndTransactionMarker,
         producer: ProducerEpoch,
     ) -> "list[asyncio.Future[None]] | None":
@@ -336,7 +343,7 @@ class TransactionCoordinator:
 
     def _write_elsewhere(
         self,
-        others: dict[int, dict[str, list[int]]],
+        others: Others,
         marker: EndTransactionMarker,
         producer: ProducerEpoch,
     ) -> "list[asyncio.Future[None]]":
