@@ -1,6 +1,10 @@
+import time
+
 import pytest
 
+from millstream.cli import cluster_restart
 from millstream.cli.cluster_restart import (
+    _wait_in_sync,
     estimated,
     filled,
     finished_nodes,
@@ -32,9 +36,28 @@ def test_what_is_not_in_sync_delays_a_restart() -> None:
 
 def test_a_restart_says_what_it_waits_for() -> None:
     lagging = partition(1, in_sync=(1, 2))
-    assert waited_for(view(lagging), broker(3)) == "node 3 is alive, 1 partition not in sync"
+    alive = waited_for(view(lagging), broker(3), answers=True)
+    assert alive == "node 3 is alive, 1 partition not in sync"
     dead = view(lagging, partition(2, in_sync=(1, 2)), nodes=(1, 2))
-    assert waited_for(dead, broker(3)) == "node 3 is not alive, 2 partitions not in sync"
+    text = waited_for(dead, broker(3), answers=True)
+    assert text == "node 3 is not alive, 2 partitions not in sync"
+    text = waited_for(view(), broker(3), answers=False)
+    assert text == "node 3 is not answering yet, 0 partitions not in sync"
+
+
+def test_a_node_that_was_killed_is_not_back_before_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until the controller notices, it is alive and in sync: the next one would be restarted while
+    this one is down."""
+    in_sync, lagging = view(partition()), view(partition(in_sync=(1, 2)))
+    views = iter([in_sync, lagging, in_sync])
+    answers = iter([False, True])
+    monkeypatch.setattr(cluster_restart, "_answers", lambda *_: next(answers))
+    monkeypatch.setattr(cluster_restart, "patiently", lambda *_: next(views))
+    monkeypatch.setattr(cluster_restart, "_POLL_SECONDS", 0.0)
+    _wait_in_sync("h1:9092", broker(3), view(), time.monotonic() + 60)
+    assert next(views, None) is None
 
 
 def test_a_restart_that_was_ended_goes_on_with_the_nodes_that_are_left() -> None:

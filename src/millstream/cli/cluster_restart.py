@@ -7,7 +7,7 @@ which command.
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import click
@@ -28,9 +28,11 @@ from millstream.cli.output import counted, echo, print_json, print_table
 from millstream.cli.progress import Progress
 from millstream.cli.remembered import keep_times, memory_path, recall_times
 from millstream.client.blocking import Address
-from millstream.wire.apis.describe_cluster import DescribeClusterBroker
+from millstream.wire.apis.describe_cluster import DescribeClusterBroker, DescribeClusterRequest
 
 _POLL_SECONDS: Final = 0.3
+# A node that starts accepts connections before it answers.
+_ANSWER_SECONDS_MAX: Final = 5.0
 # Well below the ten minutes after which a node closes an idle connection: that is no end of it.
 _STOP_SECONDS_MAX: Final = 120.0
 # A restart that was ended longer ago begins anew.
@@ -213,36 +215,46 @@ def still_running(node_id: int, command: list[str], seconds: float) -> str:
 def _wait_in_sync(
     bootstrap: str, node: DescribeClusterBroker, before: ClusterView, deadline: float
 ) -> None:
-    def is_back(view: ClusterView) -> bool:
-        return view.nodes.keys() >= before.nodes.keys() and not out_of_sync(view)
-
-    _wait_until(bootstrap, is_back, node, deadline)
-
-
-def _wait_until(
-    bootstrap: str,
-    is_so: Callable[[ClusterView], bool],
-    node: DescribeClusterBroker,
-    deadline: float,
-) -> None:
     progress = Progress(quiet=False)
+    answers = False
     try:
-        while not is_so(view := patiently(bootstrap, view_of)):
+        while True:
+            # First: a node that was killed is in sync until the controller notices. When the new
+            # process answers, the controller has seen its start.
+            answers = answers or _answers(bootstrap, node)
+            view = patiently(bootstrap, view_of)
+            if answers and view.nodes.keys() >= before.nodes.keys() and not out_of_sync(view):
+                return
+            # It may have come back at another address.
+            node = view.nodes.get(node.broker_id, node)
+            what = waited_for(view, node, answers=answers)
             if time.monotonic() > deadline:
                 raise CommandFailed(
-                    f"{waited_for(view, node)}. No other node was restarted. `millstream cluster"
-                    " health` says more",
+                    f"{what}. No other node was restarted. `millstream cluster health` says more",
                     exit_code=ExitCode.TIMEOUT,
                 )
-            text = f"waiting: {waited_for(view, node)}"
-            progress.show(lambda text=text: text)  # type: ignore[misc]  # bound now
+            progress.show(lambda text=f"waiting: {what}": text)  # type: ignore[misc]  # bound now
             time.sleep(_POLL_SECONDS)
     finally:
         progress.stop()
 
 
-def waited_for(view: ClusterView, node: DescribeClusterBroker) -> str:
+def _answers(bootstrap: str, node: DescribeClusterBroker) -> bool:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    try:
+        with Cluster(bootstrap, answer_seconds_max=_ANSWER_SECONDS_MAX) as cluster:
+            cluster.ask(Address(node.host, node.port), request, 0)
+    except CommandFailed as failed:
+        if failed.exit_code is not ExitCode.UNREACHABLE:
+            raise
+        return False
+    return True
+
+
+def waited_for(view: ClusterView, node: DescribeClusterBroker, *, answers: bool) -> str:
     """Why the next node is not restarted yet."""
     state = "alive" if node.broker_id in view.nodes else "not alive"
+    if not answers:
+        state = "not answering yet"
     lagging = counted(len(out_of_sync(view)), "partition")
     return f"node {node.broker_id} is {state}, {lagging} not in sync"
