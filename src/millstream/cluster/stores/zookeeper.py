@@ -105,7 +105,11 @@ async def open_for_directory(ensemble: Ensemble, directory: Path) -> "ZooKeeper"
     if former is not None:
         await end_session(ensemble, former)
     store = await open_zookeeper(ensemble)
-    write_session(directory, store.key)
+    try:
+        write_session(directory, store.key)
+    except OSError as error:
+        # It only saves time at the next start. A member whose disk is full must come back.
+        log.warning("cannot keep the ZooKeeper session for the next start: %s", error)
     try:
         await store.protect_older()
     except BaseException:
