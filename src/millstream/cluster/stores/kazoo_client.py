@@ -60,6 +60,10 @@ class WatchingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         )
         self._connection.on_session_timeout = on_session_timeout
 
+    def wait_stopped(self) -> None:
+        """Until the connection's thread has ended, which another thread may have asked for."""
+        self._connection.connection_stopped.wait()
+
     def _reset_watchers(self) -> None:
         """Called when a connection is lost, and when the session is over."""
         if self._state != KeeperState.CONNECTING:

@@ -566,6 +566,8 @@ def _sasl_options(ensemble: Ensemble) -> dict[str, str] | None:
 
 def _stop(client: WatchingClient) -> None:
     client.stop()
+    # Where the watchdog is stopping it at this moment, that returned at once.
+    client.wait_stopped()
     client.close()
 
 
