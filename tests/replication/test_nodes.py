@@ -80,6 +80,27 @@ def test_a_few_batches_reach_a_follower_in_one_piece_and_many_from_their_file(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("acks", [0, 1])
+def test_where_every_replica_syncs_first_records_appear_at_once_whatever_the_acks(
+    tmp_path: Path, acks: int
+) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await cluster.create(flush_messages="1")
+            leader = await cluster.led()
+            # Without acks there is no answer.
+            producing = asyncio.ensure_future(produce(leader, acks=acks))
+            # Not only with the next checkpoint, a minute later.
+            async with asyncio.timeout(20):
+                await until(
+                    lambda: cluster.replica(leader.node_id).high_watermark == 1, "committed"
+                )
+            producing.cancel()
+            await asyncio.gather(producing, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
 def test_who_does_not_lead_sends_clients_away(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path) as cluster:

@@ -28,12 +28,13 @@ class ClusterCommit(GroupCommit):
     ) -> "asyncio.Future[None] | None":
         if not isinstance(partition, ReplicatedPartition):
             return super().wait_if_needed(partition, next_offset, is_acks_all=is_acks_all)
+        if partition.counted_offset < next_offset:
+            # It is not committed before that, whatever the acks.
+            self.request(partition)
         if not is_acks_all:
             if self._is_dev:
                 return None
             return super().wait_if_needed(partition, next_offset, is_acks_all=False)
-        if partition.counted_offset < next_offset:
-            self.request(partition)
         if partition.leader is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             fail(future, KafkaError(KafkaCode.NOT_LEADER_OR_FOLLOWER))

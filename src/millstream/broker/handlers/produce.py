@@ -379,11 +379,12 @@ def _append(
     result.base_offset = appended.base_offset
     result.append_time_ms = appended.append_time_ms
     result.log_start_offset = appended.log_start_offset
-    if body.acks != 0 and not terms.answers_at_once:
+    if not terms.answers_at_once:
+        # With flush.messages also what nobody waits for has to be synced.
         wait = parts.node.disk.durability.wait_if_needed(
             partition, appended.next_offset, is_acks_all=body.acks == ACKS_ALL
         )
-        if wait is not None:
+        if wait is not None and body.acks != 0:
             waits.append((result, wait))
     return result
 
