@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from bench.rows import HEADINGS, KAFKA, Row, cells
 
 _TITLE = "# Benchmarks: Millstream beside Apache Kafka"
-# More of these is better; of everything else, such as seconds and megabytes, less is.
-_RATES = ("MB/s", "records/s", "/s")
+# More of what is counted by the second is better; of everything else, such as seconds, less is.
+_RATE = "/s"
 # Closer to each other than rounds are.
 _EVEN = 1.05
 
@@ -86,7 +86,7 @@ def _times(row: Row) -> float | None:
     """How many times as good as Kafka; None where the row compares with something else."""
     if row.against != KAFKA or not row.ratio:
         return None
-    return row.ratio if row.unit in _RATES else 1 / row.ratio
+    return row.ratio if row.unit.endswith(_RATE) else 1 / row.ratio
 
 
 def summary(rows: Sequence[Row]) -> str:

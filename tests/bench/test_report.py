@@ -45,3 +45,9 @@ def test_the_overview_says_what_is_ahead_and_what_is_behind() -> None:
     assert overview(rows).splitlines()[2:] == [
         "| produce | 2 of 4, up to 3.0 times | same | slow (0.50) |"
     ]
+
+
+def test_more_of_anything_by_the_second_is_better() -> None:
+    rows = [Row("groups", "16 clients", "commits/s", [300.0], [100.0])]
+
+    assert overview(rows).splitlines()[2:] == ["| groups | 1 of 1, up to 3.0 times | - | - |"]
