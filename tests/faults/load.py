@@ -18,19 +18,35 @@ TOPIC = "faults"
 PARTITIONS = 3
 NUMBERS_PER_ROUND = 10_000_000
 QUIET = {"log_level": 0, "socket.keepalive.enable": True}
+# For clients that live through a restart.
+QUICK = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
+}
 
 
-def create_topic(bootstrap: str, **config: str) -> None:
+def create_topic(bootstrap: str, *, partitions: int = PARTITIONS) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=config)]).values():
+    for future in admin.create_topics([NewTopic(TOPIC, partitions, 1)]).values():
         future.result(20)
 
 
 class Writer:
     """One producer in a thread; reports into the ledger."""
 
-    def __init__(self, name: str, bootstrap: str, ledger: Ledger, seed: int, **options: object):
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        ledger: Ledger,
+        seed: int,
+        partitions: int,
+        **options: object,
+    ) -> None:
         self.name = name
+        self._partitions = partitions
         self._ledger = ledger
         self._random = random.Random(seed)
         # No two rounds send the same value: a reader may look into the round before.
@@ -41,11 +57,8 @@ class Writer:
             {
                 "bootstrap.servers": bootstrap,
                 "linger.ms": 2,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 100,
-                "retry.backoff.ms": 20,
-                "retry.backoff.max.ms": 100,
                 "message.timeout.ms": 120_000,
+                **QUICK,
                 **QUIET,
                 **options,
             }
@@ -77,7 +90,7 @@ class Writer:
         self._producer.produce(
             TOPIC,
             f"{value}|{padding}".encode(),
-            partition=self._random.randrange(PARTITIONS),
+            partition=self._random.randrange(self._partitions),
             on_delivery=self._delivered(value),
         )
 
@@ -99,16 +112,14 @@ class Writer:
         assert left == 0, f"{left} messages of {self.name} were never answered"
 
 
-def writers(bootstrap: str, ledger: Ledger, seed: int) -> list[Writer]:
+def writers(
+    bootstrap: str, ledger: Ledger, seed: int, *, partitions: int = PARTITIONS
+) -> list[Writer]:
+    durable = {"acks": "all", "enable.idempotence": True}
+    single = {"acks": 1, "message.send.max.retries": 0, "message.timeout.ms": 5000}
     return [
-        Writer("all", bootstrap, ledger, seed, **{"acks": "all", "enable.idempotence": True}),
-        Writer(
-            "one",
-            bootstrap,
-            ledger,
-            seed + 1,
-            **{"acks": 1, "message.send.max.retries": 0, "message.timeout.ms": 5000},
-        ),
+        Writer("all", bootstrap, ledger, seed, partitions, **durable),
+        Writer("one", bootstrap, ledger, seed + 1, partitions, **single),
     ]
 
 
@@ -131,9 +142,10 @@ def end_offsets(bootstrap: str) -> dict[int, int]:
 
 
 def _end_offsets(consumer: Consumer) -> dict[int, int]:
+    partitions = consumer.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions
     return {
         partition: consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)[1]
-        for partition in range(PARTITIONS)
+        for partition in sorted(partitions)
     }
 
 
