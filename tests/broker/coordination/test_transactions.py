@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.coordination import transactions
+from millstream.broker.coordination import creation_quota, transactions
 from millstream.broker.coordination.shards import PartitionPort
 from millstream.broker.coordination.transactions import TransactionCoordinator
 from millstream.broker.requests.turns import Turns
+from millstream.config import load_config
 from millstream.coordinators.codecs.transactions import (
     TransactionChange,
     TransactionStatus,
@@ -58,6 +59,7 @@ from tests.broker.coordination.transactional import (
     values_read,
 )
 from tests.support.broker import Broker
+from tests.support.open_node import OpenNode
 from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
@@ -840,3 +842,35 @@ def test_a_partition_that_moves_between_two_parts_gets_its_marker_on_its_new_nod
     asyncio.run(scenario())
     assert written == [(1, 0), (2, 1)]
     assert completed == ["mill"]
+
+
+def test_ids_of_a_coordinator_that_is_being_loaded_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers try again many times a second. None of their ids is new."""
+    monkeypatch.setattr(creation_quota, "AT_ONCE_MAX", 1)
+
+    async def codes() -> list[KafkaCode]:
+        flags = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        node = OpenNode(load_config(flags=flags), dev=True)
+        await node.start()
+        try:
+            coordinator = node.transactions
+            await coordinator.ensure_topic()
+            shard = coordinator.shard_for("id")
+            shard.drop(ShardStatus.LOADING, "a test")
+            found = [_admission(coordinator, "id") for _ in range(3)]
+            await shard.load()
+            return [*found, _admission(coordinator, "id")]
+        finally:
+            await node.stop()
+
+    assert asyncio.run(codes()) == [KafkaCode.COORDINATOR_LOAD_IN_PROGRESS] * 3 + [NONE]
+
+
+def _admission(coordinator: TransactionCoordinator, transactional_id: str) -> KafkaCode:
+    try:
+        coordinator.admit(transactional_id, "10.0.0.1")
+    except KafkaError as error:
+        return error.code
+    return NONE

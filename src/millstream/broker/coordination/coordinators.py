@@ -147,7 +147,7 @@ class GroupCoordinators:
     def admit_metadata(self, group_id: str, client: str, topics: offsets.TopicOffsets) -> None:
         """Offsets are committed with metadata. Raises KafkaError where it is longer than what is
         there, and the client has no room for that."""
-        held = self.shard_for(group_id).state.offsets.get(group_id, {})
+        held = self._active_shard(group_id).state.offsets.get(group_id, {})
         grown = offsets.grown_metadata(held, topics)
         if grown:
             self._creations.admit_metadata(client, grown, now_ms=self._node.now_ms())
@@ -202,7 +202,6 @@ class GroupCoordinators:
     def unmatched_pattern(self, heartbeat: HeartbeatRequest) -> str | None:
         """The pattern that has to be matched before the heartbeat is decided. Raises KafkaError
         where the group is not here."""
-        self.shard_for(heartbeat.group_id).require_active()
         group = self._group(heartbeat.group_id)
         known = group if isinstance(group, ConsumerGroup) else None
         return unmatched_pattern(known, heartbeat, self._topics.version)
@@ -212,7 +211,13 @@ class GroupCoordinators:
         return isinstance(group, StreamsGroup) and group.topology is not None
 
     def _group(self, group_id: str) -> Group | None:
-        return self.shard_for(group_id).state.groups.get(group_id)
+        """Raises KafkaError where the group is not here, or not yet: nothing counts then."""
+        return self._active_shard(group_id).state.groups.get(group_id)
+
+    def _active_shard(self, group_id: str) -> GroupShard:
+        shard = self.shard_for(group_id)
+        shard.require_active()
+        return shard
 
     def _admit(self, group_id: str, caller: Caller, size_bytes: int, *, members: int = 0) -> None:
         if not size_bytes and not members:

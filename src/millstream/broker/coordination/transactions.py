@@ -125,8 +125,11 @@ class TransactionCoordinator:
         return self.shards.shard_for(shard_name(transactional_id))
 
     def admit(self, transactional_id: str, address: str) -> None:
-        """Raises KafkaError where the id is new, and the address has begun too many."""
-        if transactional_id not in self.shard_for(transactional_id).state.transactions:
+        """Raises KafkaError where the id is new, and the address has begun too many; where it is
+        not here, or not yet, nothing counts."""
+        shard = self.shard_for(transactional_id)
+        shard.require_active()
+        if transactional_id not in shard.state.transactions:
             self._creations.admit(address, transactional_id, now_ms=self._node.now_ms())
 
     def submit(
