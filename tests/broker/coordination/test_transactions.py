@@ -45,7 +45,11 @@ from millstream.wire.apis.list_offsets import (
 from millstream.wire.apis.list_transactions import ListTransactionsRequest
 from millstream.wire.apis.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
-from millstream.wire.apis.txn_offset_commit import TxnOffsetCommitRequest
+from millstream.wire.apis.txn_offset_commit import (
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitTopic,
+)
 from millstream.wire.apis.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -425,6 +429,42 @@ def test_a_request_without_partitions_begins_no_transaction(
             one.name for one in topics
         ]
     wanted = DescribeTransactionsRequest(transactional_ids=[old.transactional_id])
+    assert client.ask(wanted, 0).transaction_states[0].transaction_state == "Empty"
+
+
+@pytest.mark.parametrize("partitions", [None, [], [9]], ids=["none", "empty", "unknown"])
+def test_offsets_of_no_partition_that_exists_begin_no_transaction(
+    client: RawClient, new: RawProducer, partitions: list[int] | None
+) -> None:
+    group = f"group-{new.topic}"
+    find_coordinator(client, group, 0)
+    rows = [
+        TxnOffsetCommitPartition(
+            partition_index=index,
+            committed_offset=1,
+            committed_leader_epoch=-1,
+            committed_metadata="",
+        )
+        for index in partitions or ()
+    ]
+    topics = [] if partitions is None else [TxnOffsetCommitTopic(name=new.topic, partitions=rows)]
+    answer = client.ask(
+        TxnOffsetCommitRequest(
+            transactional_id=new.transactional_id,
+            group_id=group,
+            producer_id=new.producer_id,
+            producer_epoch=new.epoch,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=topics,
+        ),
+        5,
+    )
+    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    assert codes == [KafkaCode.UNKNOWN_TOPIC_OR_PARTITION] * len(rows)
+    assert len(answer.topics) == len(topics)
+    wanted = DescribeTransactionsRequest(transactional_ids=[new.transactional_id])
     assert client.ask(wanted, 0).transaction_states[0].transaction_state == "Empty"
 
 

@@ -55,9 +55,11 @@ async def handle(
                 allowed.append(topic)
             else:
                 denials[topic.name] = denied
-        if not allowed and denials:
-            return await _answer(turns, request, body, denials, [])
         wanted = [_wanted(node, topic) async for topic in turns.each(request, allowed)]
+        if not any(one.code is KafkaCode.NONE for _, rows in wanted for one in rows):
+            # Nothing is left to commit, and a transaction would begin.
+            refused = [[one.code for one in rows] for _, rows in wanted]
+            return await _answer(turns, request, body, denials, refused)
         partitions = offsets_partition(groups, body.group_id)
         # Last, so that nothing can end the transaction between the check and the append.
         await _check(transactions, request.version, body.transactional_id, producer, partitions)
