@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from millstream.client.aio import Connection
 from millstream.clock import Clock, SystemClock
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
 from millstream.replication.busy_and_quiet import QuietRule
 from millstream.replication.fetch_connection import FetcherNode, FetcherSettings
@@ -332,6 +332,31 @@ def test_where_every_replica_syncs_first_the_next_fetch_waits_for_the_disk() -> 
             synced.set()
             await node.asked(2)
             assert source.high_watermark == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_is_deleted_while_it_is_synced_does_not_end_the_others() -> None:
+    async def scenario() -> None:
+        source, deleted, other = leading(), follower(), follower()
+        produce(source)
+        other.topic_partition = TopicPartition("t", 1)
+        on_disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wait_counted(partition: ReplicatedPartition) -> Awaitable[None] | None:
+            return on_disk if partition is deleted and partition.log.next_offset else None
+
+        answer = lambda request: records_from(source, request)  # noqa: E731
+        async with following_of(answer, wait_counted) as (node, fetchers):
+            fetchers.follow(deleted, 1)
+            async with asyncio.timeout(10):
+                while not deleted.log.next_offset:
+                    await asyncio.sleep(0.001)
+            fetchers.leave(deleted)
+            on_disk.set_exception(KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
+            fetchers.follow(other, 1)
+            await node.asked(2)
+            assert [one.index for one in node.requests[1].topics[0].partitions] == [1]
 
     asyncio.run(scenario())
 

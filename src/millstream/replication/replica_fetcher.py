@@ -9,6 +9,7 @@ Pauses after failures double from `PAUSE_SECONDS_MIN` to `replica.fetch.backoff.
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -164,7 +165,10 @@ class ReplicaFetcher:
                 self._node.took(partition, len(fetched.records))
                 counted = self._node.wait_counted(partition)
                 if counted is not None:
-                    await counted
+                    # Without a partition that is deleted meanwhile, or whose disk fails, as it
+                    # knows by itself: the others are followed all the same.
+                    with suppress(KafkaError):
+                        await counted
             if fetched.records or not isinstance(step, TakeRecords):
                 self._note(partition)
             taken_bytes += len(fetched.records)
