@@ -59,6 +59,23 @@ def test_an_answer_counts_once_until_it_ends() -> None:
     assert answers.must_wait(request_of())
 
 
+def test_a_request_waits_for_nobody_where_all_have_ended_before_it_stands_in_line() -> None:
+    async def test() -> None:
+        answers, seen = LongAnswers(), list[str]()
+        requests = with_many_under_way(answers)
+        assert answers.must_wait(request_of())
+        # Its task begins in the next iteration of the loop.
+        late = asyncio.ensure_future(stand(answers, "late", seen, is_long=False))
+        for request in requests:
+            answers.end(request)
+        async with asyncio.timeout(10):
+            await late
+        assert seen == ["late"]
+        assert not answers.must_wait(request_of())
+
+    run(test)
+
+
 def test_the_line_moves_when_a_long_answer_ends_and_past_short_ones() -> None:
     async def test() -> None:
         answers, seen = LongAnswers(), list[str]()

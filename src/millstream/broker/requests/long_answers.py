@@ -58,6 +58,16 @@ class LongAnswers:
         """Enter when those before have ended. To be left when it is known whether the answer is a
         long one: if not, the next in line may come."""
         kind = _kind(request)
+        # Since it was asked, all before may have ended: then nobody would let it in.
+        if self.must_wait(request):
+            await self._stand_in_line(kind)
+        try:
+            yield
+        finally:
+            if not request.is_long:
+                self._let_next_in(kind)
+
+    async def _stand_in_line(self, kind: _Kind) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(kind, deque()).append(place)
         try:
@@ -67,11 +77,6 @@ class LongAnswers:
                 # Its turn came in the same moment.
                 self._let_next_in(kind)
             raise
-        try:
-            yield
-        finally:
-            if not request.is_long:
-                self._let_next_in(kind)
 
     def _let_next_in(self, kind: _Kind) -> None:
         line = self._lines.get(kind)
