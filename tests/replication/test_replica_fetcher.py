@@ -341,17 +341,20 @@ def test_a_partition_that_is_deleted_while_it_is_synced_does_not_end_the_others(
         source, deleted, other = leading(), follower(), follower()
         produce(source)
         other.topic_partition = TopicPartition("t", 1)
+        is_waiting = asyncio.Event()
         on_disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def wait_counted(partition: ReplicatedPartition) -> Awaitable[None] | None:
-            return on_disk if partition is deleted and partition.log.next_offset else None
+            if partition is not deleted or not partition.log.next_offset:
+                return None
+            is_waiting.set()
+            return on_disk
 
         answer = lambda request: records_from(source, request)  # noqa: E731
         async with following_of(answer, wait_counted) as (node, fetchers):
             fetchers.follow(deleted, 1)
             async with asyncio.timeout(10):
-                while not deleted.log.next_offset:
-                    await asyncio.sleep(0.001)
+                await is_waiting.wait()
             fetchers.leave(deleted)
             on_disk.set_exception(KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION))
             fetchers.follow(other, 1)
