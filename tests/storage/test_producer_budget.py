@@ -24,6 +24,7 @@ class Log:
         except KafkaError as error:
             return error.code is not KafkaCode.THROTTLING_QUOTA_EXCEEDED
         self.count += 1
+        self.budget.note_taken(self)
         return True
 
 

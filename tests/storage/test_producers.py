@@ -7,6 +7,7 @@ from millstream.records.batch import BatchView
 from millstream.records.builder import build_batch
 from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
 from millstream.records.records import Record
+from millstream.storage.producer_budget import ProducerBudget
 from millstream.storage.producers import PRODUCERS_MAX, SEQUENCE_MAX, ProducerStates
 from tests.storage.logs import batch
 
@@ -204,3 +205,27 @@ def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
     for number in range(PRODUCERS_MAX + 10):
         states.update(view(0, offset=1 + number, producer_id=100 + number))
     assert states.has_open_transaction(1, 0)
+
+
+def test_what_a_follower_remembers_takes_room_until_it_is_forgotten_and_gives_no_more_back() -> (
+    None
+):
+    budget = ProducerBudget(10)
+    follower, leader = ProducerStates(budget), ProducerStates(budget)
+    for producer_id in range(4):
+        follower.update(view(0, producer_id=producer_id))
+    taken = 0
+    with pytest.raises(KafkaError) as refused:
+        while True:
+            one = view(0, producer_id=100 + taken)
+            leader.check(one)
+            leader.update(one)
+            taken += 1
+    assert refused.value.code is KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    assert taken == 6
+    follower.expire(now_ms=2**62, expiration_ms=0)
+    for number in range(taken, 10):
+        one = view(0, producer_id=100 + number)
+        leader.check(one)
+        leader.update(one)
+    assert code_of(leader, view(0, producer_id=99)) is KafkaCode.THROTTLING_QUOTA_EXCEEDED

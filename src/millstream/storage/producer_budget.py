@@ -45,13 +45,18 @@ class ProducerBudget:
         """So many producers were silent for long."""
         self._counted -= count
 
-    def admit(self, holder: Sized) -> None:
-        """A producer is new to a log. Raises KafkaError where there is no room for it."""
+    def note_taken(self, holder: Sized) -> None:
+        """A log remembers a producer that is new to it, whoever wrote it."""
         self._holders[id(holder)] = holder
+        self._asked += 1
+
+    def admit(self, holder: Sized) -> None:
+        """A producer is new to a log. Raises KafkaError where there is no room for it; otherwise
+        `note_taken` follows once it is written."""
         if self._counted + self._asked >= self._max and self._asked >= self._every:
             self._count()
-        self._asked += 1
-        if self._counted + self._asked > self._max and len(holder) >= self._share:
+        if self._counted + self._asked >= self._max and len(holder) >= self._share:
+            self._asked += 1
             raise KafkaError(
                 KafkaCode.THROTTLING_QUOTA_EXCEEDED,
                 f"the partitions of this node remember {self._counted} producers, and this one"

@@ -205,6 +205,8 @@ class ProducerStates:
             if len(self._producers) >= PRODUCERS_MAX:
                 self._forget_oldest()
             producer = self._producers[producer_id] = Producer(batch.producer_epoch)
+            if self.budget is not None:
+                self.budget.note_taken(self)
         if batch.producer_epoch != producer.epoch:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
