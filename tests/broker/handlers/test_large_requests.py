@@ -44,11 +44,13 @@ from millstream.wire.apis.describe_user_scram_credentials import (
     DescribedScramUser,
     DescribeUserScramCredentialsRequest,
 )
+from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
 from millstream.wire.apis.list_groups import ListGroupsRequest
 from millstream.wire.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopic,
 )
+from millstream.wire.apis.list_transactions import ListTransactionsRequest
 from millstream.wire.apis.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -128,6 +130,18 @@ def test_markers_of_many_partitions_are_each_answered(client: RawClient) -> None
     [found] = client.ask(WriteTxnMarkersRequest(markers=[marker]), 1).markers
     assert [each.partition_index for each in found.topics[0].partitions] == INDEXES
     assert {each.error_code for each in found.topics[0].partitions} == {UNKNOWN}
+
+
+def test_transactions_of_many_producers_are_looked_for(client: RawClient) -> None:
+    """As by `kafka-transactions.sh find-hanging`."""
+    client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)
+    unknown = [f"state {number}" for number in INDEXES]
+    found = client.ask(
+        ListTransactionsRequest(state_filters=unknown, producer_id_filters=INDEXES), 1
+    )
+    assert found.error_code == KafkaCode.NONE
+    assert found.unknown_state_filters == unknown
+    assert found.transaction_states == []
 
 
 def test_offsets_of_an_unknown_transaction_are_each_refused(client: RawClient, topic: str) -> None:

@@ -31,8 +31,6 @@ STATE_NAMES: Final = frozenset(
     }
 )
 
-NAMES_FEW = True
-
 
 async def handle(
     node: NodeState,
@@ -42,9 +40,12 @@ async def handle(
     request: Request,
     body: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
-    states = frozenset(body.state_filters)
-    producer_ids = frozenset(body.producer_id_filters)
-    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in STATE_NAMES]
+    # Tools that look for hanging transactions name the producers of all that they suspect.
+    producer_ids = await turns.prepared(
+        request, lambda each: frozenset(each(body.producer_id_filters))
+    )
+    states = await turns.prepared(request, lambda each: dict.fromkeys(each(body.state_filters)))
+    unknown = [name for name in states if name not in STATE_NAMES]
     text = body.transactional_id_pattern
     try:
         pattern = compile_pattern(text) if text else None
