@@ -139,6 +139,34 @@ def test_a_lost_session_fences_at_once_and_the_node_comes_back_as_another_incarn
     run(scenario)
 
 
+def test_a_node_comes_back_though_something_unexpected_was_in_its_way(monkeypatch, caplog):
+    """For example, all descriptors were in use by clients, whose connections close then."""
+    monkeypatch.setattr(membership, "_RETRY_SECONDS", 0.01)
+
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        open_session = node.membership._open_session
+        failures = [OSError(24, "Too many open files"), RuntimeError("can't start new thread")]
+
+        async def open_in_the_end():
+            if failures:
+                raise failures.pop()
+            return await open_session()
+
+        async def close():
+            raise OSError(9, "Bad file descriptor")
+
+        node.membership._open_session = open_in_the_end
+        session = node.sessions[-1]
+        session.close = close
+        session.expire()
+        await until(lambda: not node.membership.is_fenced)
+        assert node.told[-1] == "active 2"
+        assert "Too many open files" in caplog.text
+
+    run(scenario)
+
+
 def test_a_session_that_ends_while_its_node_registers_is_followed_by_one_other():
     async def scenario(world: World):
         (node,) = await world.start(1)

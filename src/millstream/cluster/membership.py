@@ -325,15 +325,19 @@ class Membership:
         assert self._describe is not None
         pause = _RETRY_SECONDS
         while True:
-            await self._end_session()
             try:
+                await self._end_session()
                 # The process has survived, and so has everything it wrote.
                 await self.join(is_suspect=False)
                 await self.register(self._describe)
                 return
             except (CoordinationFailed, StartError, NotApplied) as error:
                 log.warning("node %d cannot rejoin yet: %s", self._broker_id, error)
-                self.is_fenced = True
+            except Exception:
+                # For example, there is no descriptor or thread left now. Nothing else would bring
+                # the node back.
+                log.exception("node %d cannot rejoin yet", self._broker_id)
+            self.is_fenced = True
             await asyncio.sleep(pause)
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
 
