@@ -8,7 +8,16 @@ from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.records.records import Record
 from millstream.storage.aborted import aborted_in_range
 from millstream.storage.log import Log, LogConfig
-from tests.storage.logs import CRASHED, DIRECTORY, NOW_MS, append, batch, make_log_config, open_log
+from tests.storage.logs import (
+    CRASHED,
+    DIRECTORY,
+    NOW_MS,
+    append,
+    batch,
+    make_log_config,
+    open_log,
+    read_all,
+)
 from tests.storage.memory_files import MemoryFileSystem
 from tests.storage.test_store import FIRST, TOPIC_ID, open_store
 
@@ -217,6 +226,29 @@ def test_truncation_opens_a_transaction_again() -> None:
     log.truncate_to(marker_offset)
     assert log.last_stable_offset == 0
     assert list(log.segments[0].aborted) == []
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_follower_that_was_cut_knows_of_a_transaction_that_is_aborted_next(cut: int) -> None:
+    leader, follower = open_log(MemoryFileSystem()), open_log(MemoryFileSystem())
+    write(leader, 1)
+    write(leader, 1, sequence=1)
+    end(leader, 1, ControlType.ABORT)
+    whole = memoryview(bytearray(read_all(leader)))
+    follower.append_as_follower(whole)
+    follower.truncate_to(cut)
+    follower.append_as_follower(whole[position_of(leader, cut) :])
+    follower.high_watermark = follower.next_offset
+    assert follower.last_stable_offset == 3
+    assert aborted(follower, 0) == aborted(leader, 0) == [(1, 0)]
+    producers = [dict(log.producers.states)[1].batches for log in (leader, follower)]
+    assert producers[0] == producers[1]
+
+
+def position_of(log: Log, offset: int) -> int:
+    found = log.segments.active.find(offset)
+    assert found is not None
+    return found[0]
 
 
 def test_the_last_stable_offset_is_never_before_the_log_start() -> None:

@@ -253,6 +253,7 @@ class Log:
                 appended = self.append_as_follower(batch.bytes, now_ms)
             appended.base_offset = batches[0].base_offset
             return appended
+        self.producers.read_before(batches)
         next_offset = batches[-1].next_offset
         newest_ms = max(batch.max_timestamp_ms for batch in batches)
         first = batches[0].base_offset

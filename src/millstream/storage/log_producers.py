@@ -4,7 +4,7 @@ The state is read from the newest snapshot and the log after it, when it is firs
 of ten thousand partitions have producers with an id. `producers` checks sequence numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
@@ -63,6 +63,12 @@ class LogProducers:
         states.add_earlier(batches_before(states.read_from, self._segments.all))
         states.read_from = None
         return states.check(batch)
+
+    def read_before(self, batches: Sequence[BatchView]) -> None:
+        """Have the state read before producers' batches are written: once they are in the file,
+        it would be read with them, and they would be taken in twice."""
+        if self._states is None and any(batch.producer_id >= 0 for batch in batches):
+            self.load()
 
     def take_in(self, batch: BatchView) -> None:
         """A producer's batch is now in the log."""
