@@ -1,6 +1,7 @@
 """A leader and a follower over real logs: what passes between them, and who waits for it."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 
@@ -493,6 +494,32 @@ def test_a_follower_does_not_take_records_whose_checksum_is_wrong() -> None:
         follower.take_fetched(asked, FetchAnswer(KafkaCode.NONE, 3, 0), memoryview(records))
     assert refused.value.code is KafkaCode.CORRUPT_MESSAGE
     assert follower.log.next_offset == 0
+
+
+def test_a_follower_that_cannot_read_its_producers_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreadable(disk: MemoryFileSystem, descriptor: int, length: int, position: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    leader, follower = leading(), following()
+    for sequence in range(3):
+        append(leader, batch(1, producer_id=7, sequence=sequence))
+    ask(leader, follower)
+    follower.log.truncate_to(2)
+    asked, records = follower.next_fetch(), leader.log.read_for_replica(2, max_bytes=1)
+    assert asked is not None
+    assert records is not None
+    data, answer = memoryview(bytearray(records.read())), FetchAnswer(KafkaCode.NONE, 2, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "read_at", unreadable)
+        with pytest.raises(KafkaError) as refused:
+            follower.take_fetched(asked, answer, data)
+    assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
+    assert follower.log.next_offset == 2
+    follower.take_fetched(asked, answer, data)
+    assert follower.log.next_offset == 3
+    assert follower.log.segments.size_bytes == leader.log.segments.size_bytes
 
 
 def test_a_damaged_replica_tells_no_leader_how_far_it_is() -> None:

@@ -249,6 +249,10 @@ class ReplicatedPartition(Partition):
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except OSError as error:
+            # Writes report their errors as above: this is producer state that had to be read, or a
+            # cut, and both are tried again.
+            raise self._read_failed(error) from error
         if self.log.high_watermark > before:
             self.fetch_waits.wake()
         return step
