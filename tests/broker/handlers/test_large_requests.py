@@ -45,6 +45,7 @@ from millstream.wire.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.join_group import JoinGroupProtocol, JoinGroupRequest
 from millstream.wire.apis.list_groups import ListGroupsRequest
 from millstream.wire.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -85,6 +86,7 @@ from millstream.wire.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from millstream.wire.message import Message, Request
+from tests.broker.handlers.test_groups import SUBSCRIPTION, join
 from tests.support.attacks import find_group
 from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
@@ -276,6 +278,44 @@ def test_a_group_that_nobody_joined_takes_no_assignments(client: RawClient) -> N
         group_id="empty", generation_id=1, member_id="m", assignments=assignments
     )
     assert client.ask(asked, 3).error_code == KafkaCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_waits_for_its_leader_does_not_assign(broker: Broker) -> None:
+    """Two large requests at a time are under way: the others would wait as long as it does."""
+    assignments = [SyncGroupAssignment(member_id=str(index), assignment=b"") for index in INDEXES]
+    with RawClient(broker.bootstrap) as leader, RawClient(broker.bootstrap) as follower:
+        find_group(leader, "led")
+        # Both are given their ids before they join.
+        leader_id, follower_id = (join(each, "led", 5).member_id for each in (leader, follower))
+        leader.send(_joining(leader_id), 5)
+        joined = join(follower, "led", 5, follower_id)
+        leader.receive(JoinGroupRequest, 5)
+        if joined.leader == follower_id:
+            leader, follower = follower, leader
+            leader_id, follower_id = follower_id, leader_id
+
+        def sync(client: RawClient, member_id: str) -> int:
+            asked = SyncGroupRequest(
+                group_id="led",
+                generation_id=joined.generation_id,
+                member_id=member_id,
+                assignments=assignments,
+            )
+            return client.ask(asked, 3).error_code
+
+        assert sync(follower, follower_id) == KafkaCode.INVALID_REQUEST
+        assert sync(leader, leader_id) == KafkaCode.NONE
+
+
+def _joining(member_id: str) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="led",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupProtocol(name="range", metadata=SUBSCRIPTION)],
+    )
 
 
 def test_a_member_may_subscribe_to_many_topics(client: RawClient) -> None:

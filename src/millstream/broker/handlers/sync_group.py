@@ -52,6 +52,7 @@ def _sync(
         protocol_type=body.protocol_type,
         protocol_name=body.protocol_name,
         assignments=assignments,
+        may_wait=not request.is_long,
     )
     return groups.ask(
         body.group_id,

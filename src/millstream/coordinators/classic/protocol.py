@@ -207,6 +207,8 @@ class SyncRequest:
     protocol_name: str | None
     # By member id; only the leader sends any.
     assignments: dict[str, bytes]
+    # False for a large request: others wait until it is answered.
+    may_wait: bool = True
 
 
 def sync(group: ClassicGroup, request: SyncRequest, env: Env) -> Decision[SyncReply]:
@@ -229,6 +231,8 @@ def sync(group: ClassicGroup, request: SyncRequest, env: Env) -> Decision[SyncRe
             rebalance.synced(group, member.member_id, decision)
             rebalance.keep_alive(group, member, env, decision)
             return decision
+    if not request.may_wait and group.leader_id != member.member_id:
+        raise KafkaError(KafkaCode.INVALID_REQUEST, "only the leader of a group assigns")
     decision = Decision()
     rebalance.reply_sync(member, SyncReply(KafkaCode.REBALANCE_IN_PROGRESS), decision)
     member.sync_ticket = env.ticket
