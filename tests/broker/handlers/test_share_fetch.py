@@ -9,6 +9,7 @@ broker/requests/share_reading.py.
 
 import asyncio
 import threading
+import time
 import uuid
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
@@ -138,6 +139,18 @@ def test_a_fetch_waits_for_records(queue: Queue) -> None:
     queue.produce(3)
     thread.join(LONG_MS / 1000)
     assert found[0].ranges == [(0, 2, 1)]
+
+
+def test_a_fetch_that_acknowledges_very_much_does_not_wait(queue: Queue) -> None:
+    """Two large requests at a time are under way: the others would wait as long as it does."""
+    queue.produce(1_000)
+    member = queue.member()
+    assert member.fetch(wait_ms=LONG_MS, records=1_000).ranges == [(0, 999, 1)]
+    each = [(offset, offset, [ACCEPT]) for offset in range(1_000)]
+    began = time.monotonic()
+    said = member.fetch(wait_ms=LONG_MS, acknowledge=each)
+    assert (said.code, said.acknowledged) == (KafkaCode.NONE, {0: KafkaCode.NONE})
+    assert time.monotonic() - began < LONG_MS / 1000
 
 
 def test_a_fetch_waits_for_as_many_bytes_as_it_wants(queue: Queue) -> None:

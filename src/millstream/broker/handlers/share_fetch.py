@@ -255,7 +255,9 @@ class _Fetch:
 
     async def _fetch(self) -> dict[Where, _Row]:
         loop = asyncio.get_running_loop()
-        ends_at = loop.time() + min(max(self._body.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
+        # Other large requests wait until this one is answered.
+        wait_ms = 0 if self._request.is_long else self._body.max_wait_ms
+        ends_at = loop.time() + min(max(wait_ms, 0), _WAIT_MS_MAX) / 1000
         while True:
             stop_if_abandoned(self._request)
             if not self._sharing.sessions.is_open(self._session):
