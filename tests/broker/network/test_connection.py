@@ -432,6 +432,49 @@ def test_memory_of_a_partial_frame_grows_with_what_arrived_not_with_what_is_clai
     run(test)
 
 
+def test_the_time_of_a_frame_does_not_run_while_its_client_is_muted() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        connection = client.connection
+        answer = host.dispatch
+
+        def mute(connection: Connection, data: memoryview) -> Pieces | Pending:
+            connection.mute(0.05)
+            return answer(connection, data)
+
+        connection.answer = mute
+        await client.send(frame(b"over its quota") + struct.pack(">i", 1 << 20) + bytes(10))
+        await client.settle()
+        assert not connection.is_reading
+        assert connection.partial_bytes == 14
+        assert connection.window_began_at is None
+        await asyncio.sleep(0.1)
+        assert connection.is_reading
+        assert connection.window_began_at is not None
+
+    run(test)
+
+
+def test_the_time_of_a_frame_does_not_run_behind_a_second_one_that_waits() -> None:
+    async def test() -> None:
+        host = Host()
+        client = Client(host)
+        connection = client.connection
+        await client.send(frame(b"gate first") + frame(b"gate second") + frame(b"behind them"))
+        await client.settle()
+        host.waits[b"gate first"].set_result(None)
+        await client.settle()
+        assert host.seen == [b"gate first", b"gate second"]
+        assert not connection.is_reading
+        assert connection.window_began_at is None
+        host.waits[b"gate second"].set_result(None)
+        await client.settle()
+        assert host.seen[2:] == [b"behind them"]
+
+    run(test)
+
+
 def test_what_waits_in_the_socket_has_arrived() -> None:
     """The poller reports a large frame only from time to time."""
 

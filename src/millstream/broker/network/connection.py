@@ -428,12 +428,13 @@ class Connection:
         return output.memory_bytes >= OUTPUT_MEMORY_MAX or output.size_bytes >= OUTPUT_BYTES_MAX
 
     def _read_if_allowed(self) -> None:
-        held_back = self._is_held_back()
-        if held_back and self.is_reading:
-            self.is_reading = False
+        if self._is_held_back():
+            # Of a frame that has begun since it was held back, too.
             self.window_began_at = None
-            self._registration.pause()
-        elif not held_back and not self.is_reading:
+            if self.is_reading:
+                self.is_reading = False
+                self._registration.pause()
+        elif not self.is_reading:
             self.is_reading = True
             if self._partial is not None:
                 self._begin_window(self._loop.time(), self._partial.have)
