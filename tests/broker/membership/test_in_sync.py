@@ -35,7 +35,8 @@ def test_a_silent_follower_is_waited_for_until_it_is_out_of_sync_though_that_fai
             await cluster.in_sync(leader.node_id, other)
             await cluster.nodes[other].member._fetchers.stop()
             store: Any = cluster._sessions[leader.node_id]
-            commit, refused = store.commit, []
+            commit = store.commit
+            refused: list[list[str]] = []
 
             async def no_connection_at_first(operations: Any) -> Any:
                 changed = [each.path for each in operations if isinstance(each, Put)]
