@@ -188,6 +188,36 @@ def test_a_node_that_moved_is_asked_where_it_is_and_old_connections_are_closed()
     asyncio.run(scenario())
 
 
+def test_a_connection_that_was_being_made_when_its_node_moved_is_not_kept() -> None:
+    """One request is on its way to where the node was when another one learns where it is."""
+
+    async def scenario() -> None:
+        old, new = Node(), Node()
+        connecting, moved = asyncio.Event(), asyncio.Event()
+
+        async def slowly_believed(connection: Connection) -> None:
+            if not connecting.is_set():
+                connecting.set()
+                await moved.wait()
+
+        async with served(new), served(old):
+            at = old.address
+            peers = Peers(1, lambda broker_id: at, slowly_believed)
+            first = asyncio.ensure_future(ask(peers))
+            await connecting.wait()
+            at = new.address
+            await ask(peers)
+            moved.set()
+            await first
+            await ask(peers)
+            assert (old.requests, new.requests) == (1, 2)
+            peers.close()
+            await until_none_is_left(old)
+            await until_none_is_left(new)
+
+    asyncio.run(scenario())
+
+
 def test_what_is_under_way_when_all_is_closed_is_answered_and_not_kept() -> None:
     async def scenario() -> None:
         node = Node()

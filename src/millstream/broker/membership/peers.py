@@ -59,7 +59,9 @@ class Peers:
         if kept:
             connection = kept.pop()
             try:
-                return await self._ask(connection, broker_id, request, version, timeout_seconds)
+                return await self._ask(
+                    connection, broker_id, address, request, version, timeout_seconds
+                )
             except AnswerTimedOut:
                 raise
             except NoAnswer as error:
@@ -78,23 +80,24 @@ class Peers:
         except BaseException:
             connection.close()
             raise
-        return await self._ask(connection, broker_id, request, version, timeout_seconds)
+        return await self._ask(connection, broker_id, address, request, version, timeout_seconds)
 
     async def _ask(
         self,
         connection: Connection,
         broker_id: int,
+        address: Address,
         request: Request[M],
         version: int,
         timeout_seconds: float,
     ) -> M:
-        address = self._addresses.get(broker_id)
         try:
             answer = await connection.ask(request, version, timeout_seconds=timeout_seconds)
         except BaseException:
             connection.close()
             raise
         kept = self._idle.setdefault(broker_id, [])
+        # Since the connection was made, another request may have found the node elsewhere.
         is_current = address == self._addresses.get(broker_id) and not self._is_closed
         if is_current and len(kept) < _IDLE_MAX:
             kept.append(connection)
