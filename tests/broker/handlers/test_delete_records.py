@@ -1,5 +1,6 @@
 from typing import Any
 
+from millstream.broker.handlers.delete_records import wait_seconds
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_records import (
     DeleteRecordsPartition,
@@ -37,3 +38,15 @@ def test_delete_records_moves_the_start_and_refuses_what_is_not_there(
     assert fetch(client, topic, 1).error_code == KafkaCode.OFFSET_OUT_OF_RANGE
     assert delete(99).error_code == KafkaCode.OFFSET_OUT_OF_RANGE
     assert delete(-1).low_watermark == 3
+
+
+def test_a_large_request_does_not_wait_for_hours() -> None:
+    """Two large requests at a time are under way: the others would wait as long as it does."""
+
+    def asked(timeout_ms: int) -> DeleteRecordsRequest:
+        return DeleteRecordsRequest(topics=[], timeout_ms=timeout_ms)
+
+    assert wait_seconds(asked(3_600_000), is_large=False) == 3600
+    assert wait_seconds(asked(3_600_000), is_large=True) == 5
+    assert wait_seconds(asked(1_000), is_large=True) == 1
+    assert wait_seconds(asked(-1), is_large=True) == 0

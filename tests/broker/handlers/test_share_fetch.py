@@ -344,6 +344,12 @@ def test_the_sessions_of_a_node_are_limited() -> None:
         one = queue.member()
         other = ShareMember(broker.bootstrap, queue.name, queue.name)
         assert other.fetch(wait_ms=10).code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
+        # A large request is refused at once: few of them are under way at a time.
+        with ShareMember(broker.bootstrap, queue.name, queue.name, partitions=2_000) as large:
+            began = time.monotonic()
+            refused = large.fetch(wait_ms=LONG_MS)
+            assert refused.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
+            assert time.monotonic() - began < LONG_MS / 1000
         one.close_session()
         assert other.fetch().code is KafkaCode.NONE
         other.close()

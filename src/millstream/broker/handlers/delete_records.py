@@ -27,6 +27,9 @@ from millstream.wire.apis.delete_records import (
 HOLDS_NEXT_REQUEST = True
 
 TO_HIGH_WATERMARK: Final = -1
+# A large request waits no longer for followers, whatever its client allows: few of them are under
+# way at a time, and those of other clients wait until this one is answered.
+_LARGE_WAIT_SECONDS_MAX: Final = 5.0
 
 # The responses for partitions that wait for their followers, with the waits.
 Waits = list[tuple[DeleteRecordsPartitionResponse, "asyncio.Future[None]"]]
@@ -53,7 +56,7 @@ async def handle(
         _delete(node, permissions, request, topic, partition, waits)
         async for (topic, _), partition in turns.each(request, wanted.items())
     ]
-    ends_at = asyncio.get_running_loop().time() + max(body.timeout_ms, 0) / 1000
+    ends_at = asyncio.get_running_loop().time() + wait_seconds(body, is_large=request.is_long)
     is_kept = await _keep(node)
     await _wait_for_followers(waits, ends_at)
     if not is_kept:
@@ -79,6 +82,12 @@ async def _keep(node: NodeState) -> bool:
     except NoSpace:
         return False
     return node.disk.failure is None
+
+
+def wait_seconds(body: DeleteRecordsRequest, *, is_large: bool) -> float:
+    """How long the response waits for followers."""
+    wanted = max(body.timeout_ms, 0) / 1000
+    return min(wanted, _LARGE_WAIT_SECONDS_MAX) if is_large else wanted
 
 
 async def _wait_for_followers(waits: Waits, ends_at: float) -> None:

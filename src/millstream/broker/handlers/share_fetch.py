@@ -107,7 +107,8 @@ def handle(
                     session.partitions.pop(Where(topic.topic_id, index), None)
     except KafkaError as error:
         if error.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED:
-            return _refuse_later(body, error)
+            # Other large requests wait until this one is answered.
+            return _refuse(error) if request.is_long else _refuse_later(body, error)
         return _refuse(error)
     fetch = _Fetch(sharing, node, permissions, timed_reads.known, request, body, session)
     return fetch.answer(has_acknowledgements=has_acknowledgements)
