@@ -211,6 +211,24 @@ def test_a_refused_partition_is_asked_for_again_after_a_pause() -> None:
     asyncio.run(scenario())
 
 
+def test_following_goes_on_after_an_answer_that_nobody_expected() -> None:
+    async def scenario() -> None:
+        source, copy = leading(), follower()
+        produce(source)
+        # A code of a later version, for example.
+        refusals = [FetchResult(0, 9_999), FetchResult(0, 9_999)]  # type: ignore[arg-type]
+
+        def answer(request: FetchRequest) -> list[FetchResult]:
+            return [refusals.pop()] if refusals else records_from(source, request)
+
+        async with following_of(answer) as (node, fetchers):
+            fetchers.follow(copy, 1)
+            await node.asked(4)
+            assert copy.log.next_offset == 1
+
+    asyncio.run(scenario())
+
+
 def test_a_leader_for_which_this_node_is_dead_is_not_heard() -> None:
     async def scenario() -> None:
         source, copy = leading(), follower()

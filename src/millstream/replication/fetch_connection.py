@@ -5,6 +5,7 @@ not wait for a long poll to end: the connection is closed, and the next request 
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,6 +28,7 @@ from millstream.replication.replicated import ReplicatedPartition
 from millstream.wire.apis.fetch import FetchRequest
 from millstream.wire.fetch import FetchPartition
 
+log = logging.getLogger(__name__)
 # The first pause after a failure; each further one is twice as long.
 PAUSE_SECONDS_MIN: Final = 0.02
 _CONNECT_SECONDS_MAX: Final = 5.0
@@ -107,7 +109,12 @@ class FetchConnection:
     async def _run(self) -> None:
         try:
             while True:
-                await self._step()
+                try:
+                    await self._step()
+                except Exception as error:
+                    # Without this task, nothing that the leader's node leads is followed.
+                    log.exception("cannot fetch from node %d; it is tried again", self._leader_id)
+                    await self._back_off(repr(error))
         finally:
             self._hang_up()
 
@@ -124,19 +131,22 @@ class FetchConnection:
                 return
             answers = await self._exchange(self._connection, asked)
         except (NoAnswer, ProtocolError) as error:
-            self._hang_up()
-            self._fetches.tell(str(error))
-            await self._sleep(self._pause_seconds)
-            longest = self._node.settings().pause_seconds_max
-            self._pause_seconds = min(self._pause_seconds * 2, longest)
+            await self._back_off(str(error))
             return
         if answers is not None:
-            self._pause_seconds = PAUSE_SECONDS_MIN
             # A leader for which this node is dead answers nothing else: it has been replaced.
             if any(each.code != KafkaCode.STALE_BROKER_EPOCH for each in answers):
                 self._node.heard(self._leader_id)
             self._fetches.tell("")
             await self._fetches.take(asked, answers)
+            self._pause_seconds = PAUSE_SECONDS_MIN
+
+    async def _back_off(self, problem: str) -> None:
+        self._hang_up()
+        self._fetches.tell(problem)
+        await self._sleep(self._pause_seconds)
+        longest = self._node.settings().pause_seconds_max
+        self._pause_seconds = min(self._pause_seconds * 2, longest)
 
     async def _sleep(self, seconds: float | None) -> None:
         """Wait until something changes, at most this long."""
