@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "markers before the decision is committed",
-        167,
+        256,
         ((Shard, "_act_when_committed", _act_at_once),),
     ),
     Mutant(
