@@ -1,5 +1,8 @@
 from typing import Any
 
+import pytest
+
+from millstream.broker.handlers import delete_records
 from millstream.broker.handlers.delete_records import wait_seconds
 from millstream.errors import KafkaCode
 from millstream.wire.apis.delete_records import (
@@ -50,3 +53,27 @@ def test_a_large_request_does_not_wait_for_hours() -> None:
     assert wait_seconds(asked(3_600_000), is_large=True) == 5
     assert wait_seconds(asked(1_000), is_large=True) == 1
     assert wait_seconds(asked(-1), is_large=True) == 0
+
+
+def test_a_small_request_that_took_turns_waits_as_long_as_its_client_allows(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy node makes turns of what would have taken one."""
+    produce(client, topic, batch(b"a"))
+    asked: list[bool] = []
+
+    def wait_seconds_of(body: DeleteRecordsRequest, *, is_large: bool) -> float:
+        asked.append(is_large)
+        return wait_seconds(body, is_large=is_large)
+
+    monkeypatch.setattr("millstream.broker.requests.turns.FIRST_TURN_SECONDS_MAX", -1)
+    monkeypatch.setattr(delete_records, "wait_seconds", wait_seconds_of)
+    partitions = [DeleteRecordsPartition(partition_index=0, offset=1)]
+    response = client.ask(
+        DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=30_000
+        ),
+        2,
+    )
+    assert response.topics[0].partitions[0].low_watermark == 1
+    assert asked == [False]

@@ -42,6 +42,8 @@ async def handle(
     request: Request,
     body: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse:
+    # Before any turn: a small request may take several on a busy node, and delays no others.
+    is_large = request.is_long
     # Of a partition that is named twice the last offset counts, as in Kafka.
     wanted = await turns.prepared(
         request,
@@ -56,7 +58,7 @@ async def handle(
         _delete(node, permissions, request, topic, partition, waits)
         async for (topic, _), partition in turns.each(request, wanted.items())
     ]
-    ends_at = asyncio.get_running_loop().time() + wait_seconds(body, is_large=request.is_long)
+    ends_at = asyncio.get_running_loop().time() + wait_seconds(body, is_large=is_large)
     is_kept = await _keep(node)
     await _wait_for_followers(waits, ends_at)
     if not is_kept:
