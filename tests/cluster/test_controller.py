@@ -489,6 +489,109 @@ def test_a_topic_made_anew_is_another_one():
     run(scenario)
 
 
+def after_the_first_election(node, act):
+    """Have the next write of the controller's states followed by `act`."""
+    store = node.sessions[-1]
+    commit = store.commit
+
+    async def watched(operations):
+        is_election = any(isinstance(op, Put) and "/state" in op.path for op in operations)
+        if is_election:
+            store.commit = commit
+        result = await commit(operations)
+        if is_election:
+            await act()
+        return result
+
+    store.commit = watched
+
+
+def before_the_first_election(node, act):
+    """Have the next write of the controller's states preceded by `act`."""
+    store = node.sessions[-1]
+    commit = store.commit
+
+    async def watched(operations):
+        if any(isinstance(op, Put) and "/state" in op.path for op in operations):
+            store.commit = commit
+            await act()
+        return await commit(operations)
+
+    store.commit = watched
+
+
+async def with_another_topic(world: World, *assignments):
+    nodes = await three_with_a_topic(world, *assignments)
+    await world.make_topic(*[(2, 1, 3)] * 2, name="u")
+    await until(lambda: all("u" in node.membership.image.topics for node in nodes))
+    # Until the controller has looked at both: it decides on all of their partitions together.
+    controller = nodes[0].membership._controller
+    await until(lambda: controller._due == set() and not controller._is_due.is_set())
+    return nodes
+
+
+def test_a_topic_that_goes_while_partitions_are_written_singly_ends_no_controller():
+    async def scenario(world: World):
+        first, second, _ = await with_another_topic(world, *[(2, 1, 3)] * 2)
+        gone = list(znodes.delete_topic(first.membership.image.topics["t"]))
+
+        async def delete():
+            await world.outside.commit(gone)
+            await until(lambda: "t" not in first.membership.image.topics)
+
+        async def conflict():
+            path = znodes.partition_state_path("u", 0)
+            await world.outside.commit([Put(path, (await world.outside.get(path)).data)])
+            # The write of all of them fails, and those of single ones begin.
+            after_the_first_election(first, delete)
+
+        before_the_first_election(first, conflict)
+        second.die()
+        await until(lambda: all(first.state(number, "u").leader == 1 for number in range(2)))
+
+    run(scenario)
+
+
+def test_a_topic_that_goes_between_two_writes_ends_no_controller(monkeypatch):
+    monkeypatch.setattr(controller_module, "PARTITIONS_PER_WRITE", 1)
+    monkeypatch.setattr(controller_module, "WRITES_AT_ONCE", 1)
+
+    async def scenario(world: World):
+        first, second, _ = await with_another_topic(world, *[(2, 1, 3)] * 2)
+        gone = list(znodes.delete_topic(first.membership.image.topics["t"]))
+
+        async def delete():
+            await world.outside.commit(gone)
+            await until(lambda: "t" not in first.membership.image.topics)
+
+        after_the_first_election(first, delete)
+        second.die()
+        await until(lambda: all(first.state(number, "u").leader == 1 for number in range(2)))
+
+    run(scenario)
+
+
+def test_a_topic_made_anew_between_two_writes_gets_nothing_of_the_former(monkeypatch):
+    monkeypatch.setattr(controller_module, "PARTITIONS_PER_WRITE", 1)
+    monkeypatch.setattr(controller_module, "WRITES_AT_ONCE", 1)
+
+    async def scenario(world: World):
+        first, second, _ = await with_another_topic(world, *[(2, 1, 3)] * 2)
+        former = first.membership.image.topics["t"]
+
+        async def make_anew():
+            await world.outside.commit(list(znodes.delete_topic(former)))
+            await world.make_topic((3,), (3,))
+            await until(lambda: first.membership.image.topics.get("t", former) is not former)
+
+        after_the_first_election(first, make_anew)
+        second.die()
+        await until(lambda: all(first.state(number, "u").leader == 1 for number in range(2)))
+        assert first.state(1).replicas == (3,)
+
+    run(scenario)
+
+
 def test_leaders_return_to_a_node_that_is_back_within_one_check():
     async def scenario(world: World):
         world.leader_balance = LeaderBalance(True, check_seconds=0.05, percentage_max=10)

@@ -38,13 +38,14 @@ from millstream.cluster.stores.store import (
     Create,
     Delete,
     Node,
+    NoNode,
     NotApplied,
     Operation,
     Put,
     SessionEnded,
 )
 from millstream.config import BrokerConfig, topic_config
-from millstream.model import TopicPartition
+from millstream.model import TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ def policy_of(config: Callable[[], BrokerConfig]) -> Policy:
 @dataclass(frozen=True, slots=True)
 class _Change:
     where: TopicPartition
+    topic_id: TopicId
     before: PartitionState
     after: PartitionState
     # The nodes that it relies on, in their epochs at the time of the decision. At the time of
@@ -416,7 +418,7 @@ class Controller:
         brokers = self._image.brokers
         trusted = {*after.isr, after.leader} & brokers.keys()
         epochs = tuple((broker_id, brokers[broker_id].epoch) for broker_id in sorted(trusted))
-        return _Change(where, before, after, epochs)
+        return _Change(where, self._image.topics[where.topic].topic_id, before, after, epochs)
 
     def _places(
         self, due: set[TopicPartition] | None
@@ -447,6 +449,7 @@ class Controller:
         return self._image.handled.get(broker_id) == self._image.incarnations[broker_id].epoch
 
     async def _write(self, changes: Sequence[_Change]) -> None:
+        self._check_topics(changes)
         trusted = {each for change in changes for each in change.trusted}
         operations: list[Operation] = [
             Check(znodes.epoch_path(broker_id), epoch) for broker_id, epoch in sorted(trusted)
@@ -474,6 +477,14 @@ class Controller:
         }
         self._observer.enter_states(written)
         _log_leaders([change for change in changes if not change.has_same_leader])
+
+    def _check_topics(self, changes: Sequence[_Change]) -> None:
+        """Since the decision, while others were written, a topic may have gone, and another one may
+        have its name. Raises NoNode, as the store does where that is not in the image yet."""
+        for change in changes:
+            topic = self._image.topics.get(change.where.topic)
+            if topic is None or topic.topic_id != change.topic_id:
+                raise NoNode(znodes.topic_path(change.where.topic))
 
     def _topic_writes(self, changes: Sequence[_Change]) -> list[Operation]:
         """When a reassignment is complete, the topic's znode gets the new replicas."""
