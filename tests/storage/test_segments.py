@@ -1,5 +1,7 @@
 """The segments of one log as a whole: which holds an offset, and how large they are."""
 
+import errno
+
 import pytest
 
 from tests.storage.logs import append, batch, make_log_config, open_log
@@ -35,3 +37,26 @@ def test_a_cut_drops_the_whole_batch_and_what_is_behind_it(offset: int, end: int
     assert log.segments.cut_at(offset, log.config) == end
     assert log.segments.active is log.segments[-1]
     assert log.unsynced.truncations == 1
+
+
+def test_a_cut_that_cannot_read_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    log = open_log(disk)
+    for _ in range(3):
+        append(log, batch(2))
+        log.roll()
+    segments = list(log.segments)
+
+    def fail(descriptor: int, length: int, position: int) -> bytes:
+        raise OSError(errno.EIO, "cannot read")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(disk, "read_at", fail)
+        with pytest.raises(OSError, match="cannot read"):
+            log.truncate_to(2)
+    assert list(log.segments) == segments
+    assert log.segments.active is segments[-1]
+    log.truncate_to(2)
+    assert log.next_offset == 2
+    append(log, batch(2))
+    assert log.next_offset == 4

@@ -123,14 +123,17 @@ class Segments(Sequence[Segment]):
     def cut_at(self, offset: int, config: LogConfig) -> int:
         """Drop everything from `offset` on, with the batch that contains it; return the log end."""
         number = self.number_of(offset)
-        self._unsynced.truncations += 1
-        self.remove(self.all[number + 1 :], config, 0)
-        segment = self.active = self.all[number]
+        segment = self.all[number]
+        # Read before anything is removed: a disk error leaves the log as it was.
         found = segment.find(offset)
         if found is not None:
             position, _ = found
             base_offset = next(segment.headers(position))[1].base_offset
             offset = min(offset, base_offset)
+        self._unsynced.truncations += 1
+        self.remove(self.all[number + 1 :], config, 0)
+        self.active = segment
+        if found is not None:
             segment.truncate(position, offset)
         self._unsynced.files[segment.file] = None
         return offset
