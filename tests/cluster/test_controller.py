@@ -592,6 +592,23 @@ def test_a_topic_made_anew_between_two_writes_gets_nothing_of_the_former(monkeyp
     run(scenario)
 
 
+def test_an_error_that_nobody_expects_ends_no_controller(monkeypatch, caplog):
+    monkeypatch.setattr(controller_module, "_ERROR_SECONDS", 0)
+
+    async def scenario(world: World):
+        first, second, _ = await three_with_a_topic(world, (2, 1, 3))
+
+        async def break_once():
+            raise ZeroDivisionError
+
+        before_the_first_election(first, break_once)
+        second.die()
+        await until(lambda: first.state().leader == 1)
+
+    run(scenario)
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_leaders_return_to_a_node_that_is_back_within_one_check():
     async def scenario(world: World):
         world.leader_balance = LeaderBalance(True, check_seconds=0.05, percentage_max=10)

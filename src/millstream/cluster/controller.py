@@ -61,6 +61,8 @@ _RETURN_PAUSE_SECONDS: Final = 0.5
 _LOGGED_MAX: Final = 20
 _RETRY_SECONDS: Final = 0.2
 _CONFLICT_SECONDS: Final = 0.01
+# After an error that nobody expected: it may come again at once, with its trace in the log.
+_ERROR_SECONDS: Final = 1.0
 
 
 # Called with the znodes of partitions as they are after a write.
@@ -211,9 +213,16 @@ class Controller:
             except (CoordinationFailed, NotApplied) as error:
                 # NotApplied: something disappeared between two reads of it.
                 log.debug("the controller has to wait: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                self._due = None
-                self._is_due.set()
+                await self._start_over(_RETRY_SECONDS)
+            except Exception:
+                # Without this task no partition gets a leader, as the node keeps its office.
+                log.exception("the controller's work failed; it is tried again")
+                await self._start_over(_ERROR_SECONDS)
+
+    async def _start_over(self, pause_seconds: float) -> None:
+        await asyncio.sleep(pause_seconds)
+        self._due = None
+        self._is_due.set()
 
     @property
     def _image(self) -> ClusterImage:
