@@ -19,6 +19,7 @@ from millstream.model import NO_TOPIC_ID
 from millstream.storage import page_cache
 from millstream.storage.store import LogStore
 from millstream.storage.values import LogConfig
+from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from millstream.wire.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -512,6 +513,40 @@ def test_an_internal_topic_is_not_made_with_fewer_replicas_than_it_should_have(
             state = cluster.nodes[1].image.partition("__consumer_offsets", 0)
             assert state is not None
             assert len(state.replicas) == 3
+
+    asyncio.run(scenario())
+
+
+def test_an_internal_topic_keeps_its_partitions(tmp_path: Path) -> None:
+    """Groups would be looked for in others of them, and find no offsets."""
+
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await _find_coordinator(cluster, "g")
+            wanted = CreatePartitionsTopic(name="__consumer_offsets", count=5, assignments=None)
+            request = CreatePartitionsRequest(
+                topics=[wanted], timeout_ms=5_000, validate_only=False
+            )
+            answer = await ask(cluster.nodes[1], request, 3)
+            assert answer.results[0].error_code == KafkaCode.INVALID_PARTITIONS
+            assert len(cluster.nodes[1].image.topics["__consumer_offsets"].partitions) == 3
+
+    asyncio.run(scenario())
+
+
+def test_nodes_go_on_after_a_former_version_added_partitions_to_an_internal_topic(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with cluster_of(tmp_path) as cluster:
+            await _find_coordinator(cluster, "g")
+            metadata = cluster.nodes[1].node.metadata
+            result = await metadata.create_partitions("__consumer_offsets", 5)
+            assert result.error is None
+            for index in range(5):
+                await cluster.led("__consumer_offsets", index)
+            # Every node hears of what happens later.
+            await cluster.create()
 
     asyncio.run(scenario())
 

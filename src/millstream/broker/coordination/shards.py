@@ -255,6 +255,9 @@ class Shards(Generic[S, C, E]):
         if where.topic != self._topic_name:
             return
         self.topic_created(where.topic)
+        if where.partition >= len(self.all):
+            # A node of a former version has added it. Names stay where they are.
+            return
         old = self.all[where.partition]
         old.close()
         _, timer = self._timers.pop(old, (0.0, None))

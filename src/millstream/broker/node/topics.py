@@ -142,6 +142,11 @@ class Topics:
         *,
         validate_only: bool,
     ) -> None:
+        if name in INTERNAL_TOPICS:
+            raise KafkaError(
+                KafkaCode.INVALID_PARTITIONS,
+                f"{name} keeps its partitions: their number says where each name is found",
+            )
         result = await self._metadata.create_partitions(
             name, count, assignments, validate_only=validate_only
         )
