@@ -196,3 +196,31 @@ def test_a_write_of_a_topic_cannot_be_based_on_an_older_image():
         assert observer.image.topics["t"].partitions[0] == moving
 
     asyncio.run(scenario())
+
+
+def test_an_error_that_nobody_expects_ends_no_observer(monkeypatch, caplog):
+    monkeypatch.setattr(observer_module, "_ERROR_SECONDS", 0)
+
+    async def scenario():
+        store = MemoryTree().open_session()
+        await store.commit([Create(path) for path in znodes.BASE_PATHS])
+        await store.commit([Create(znodes.CONTROLLER_EPOCH, b"1")])
+        observer = Observer(store, ClusterImage())
+        await observer.start()
+        changes: list[ImageChange] = []
+
+        def fail_once(change: ImageChange) -> None:
+            changes.append(change)
+            if len(changes) == 1:
+                raise ZeroDivisionError
+
+        observer.listeners.append(fail_once)
+        for number, name in enumerate(("t", "u"), start=1):
+            topic = TopicState(name, uuid.UUID(int=number), [state(1)])
+            await store.commit(list(znodes.create_topic(topic, controller_epoch=1)))
+            await until(lambda number=number: len(changes) == number)
+        assert changes[1].created == ("u",)
+        await observer.stop()
+
+    asyncio.run(scenario())
+    assert "ZeroDivisionError" in caplog.text

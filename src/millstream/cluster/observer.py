@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 # Slightly more than one write of the controller changes.
 STATES_PER_ROUND: Final = 250
 _RETRY_SECONDS: Final = 0.2
+# After an error that nobody expected: it may come again at once, with its trace in the log.
+_ERROR_SECONDS: Final = 1.0
 # States that enter together, from so many on, are read and watched again only after this time.
 POSTPONED_FROM: Final = 50
 POSTPONED_SECONDS: Final = 2.0
@@ -234,6 +236,10 @@ class Observer:
             except CoordinationFailed as error:
                 log.debug("the cluster cannot be read now: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                # Without this task the node hears of no later change, and stays a member.
+                log.exception("a change of the cluster could not be followed")
+                await asyncio.sleep(_ERROR_SECONDS)
 
     # -- into the image ---------------------------------------------------------------
 
