@@ -1,6 +1,8 @@
 import time
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from millstream.cli import cluster_restart
 from millstream.cli.cluster_restart import (
@@ -14,6 +16,7 @@ from millstream.cli.cluster_restart import (
     waited_for,
 )
 from millstream.cli.failure import CommandFailed
+from millstream.wire.apis.describe_cluster import DescribeClusterBroker
 from tests.cli.cluster_views import broker, partition, view
 
 
@@ -68,6 +71,35 @@ def test_a_restart_that_was_ended_goes_on_with_the_nodes_that_are_left() -> None
     on_one_machine = finished_nodes({"3: restart c": 9_000.0}, commands, 10_000.0)
     assert on_one_machine == {3: 9_000.0}
     assert finished_nodes({"1: restart a": 20_000.0}, commands, 10_000.0) == {}, "not yet"
+
+
+def test_a_restart_of_one_node_lets_an_unfinished_one_of_all_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(cluster_restart, "first_look", lambda *_: view())
+    monkeypatch.setattr(cluster_restart, "_wait_in_sync", lambda *_: None)
+    restarted: list[int] = []
+
+    def restart_one(node: DescribeClusterBroker, *_: object) -> None:
+        restarted.append(node.broker_id)
+        if len(restarted) == 2:
+            raise CommandFailed("node 3 still runs")
+
+    monkeypatch.setattr(cluster_restart, "_restart", restart_one)
+
+    def run(*words: str) -> None:
+        options = ["--rolling", "--command", "restart {node}", "--yes", "--bootstrap", "h1:9092"]
+        CliRunner().invoke(cluster_restart.restart, [*options, *words])
+
+    run()
+    assert restarted == [2, 3]
+    run("--node", "3")
+    assert restarted == [2, 3, 3]
+    run()
+    assert restarted == [2, 3, 3, 3, 1], "the second node is done"
+    run()
+    assert restarted[5:] == [2, 3, 1], "all were done"
 
 
 def test_a_restart_estimates_what_is_left() -> None:

@@ -97,7 +97,8 @@ def restart(
         )
     commands = {node.broker_id: filled(template, node) for node in order}
     path = memory_path("restart", view.cluster_id)
-    finished = {} if again else finished_nodes(recall_times(path), commands, time.time())
+    remembered = recall_times(path)
+    finished = {} if again else finished_nodes(remembered, commands, time.time())
     order = [node for node in order if node.broker_id not in finished]
     if not as_json:
         _show(commands, finished)
@@ -105,6 +106,7 @@ def restart(
         raise CommandFailed("no node is left to restart; --again restarts them once more")
     if not yes:
         confirm(f"Restart {counted(len(order), 'node')}?", "restarting nodes")
+    others = of_other_nodes(remembered, only)
     memory = {_key(node_id, commands[node_id]): at for node_id, at in finished.items()}
     seconds: dict[int, float] = {}
     for node in order:
@@ -113,11 +115,11 @@ def restart(
         _wait_in_sync(bootstrap, node, view, started_at + seconds_max)
         seconds[node.broker_id] = took = time.monotonic() - started_at
         memory[_key(node.broker_id, commands[node.broker_id])] = time.time()
-        keep_times(path, memory)
+        keep_times(path, others | memory)
         if not as_json:
             text = f"node {node.broker_id} is back and in sync after {time_text(took)}"
             echo(f"{text} ({estimated(list(seconds.values()), len(order))})", err=True)
-    keep_times(path, {})
+    keep_times(path, others)
     if as_json:
         print_json([{"node": id, "seconds": round(each, 3)} for id, each in seconds.items()])
 
@@ -150,6 +152,12 @@ def finished_nodes(
         for node_id, at in found.items()
         if at is not None and 0 <= now - at <= _REMEMBERED_SECONDS_MAX
     }
+
+
+def of_other_nodes(memory: Mapping[str, float], only: tuple[int, ...]) -> dict[str, float]:
+    """What a restart of some nodes leaves of an unfinished one of all."""
+    named = {str(node_id) for node_id in only}
+    return {key: at for key, at in memory.items() if named and key.partition(":")[0] not in named}
 
 
 def estimated(seconds: list[float], count: int) -> str:
