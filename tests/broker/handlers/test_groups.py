@@ -3,15 +3,20 @@
 Covers broker/handlers, broker/coordination.
 """
 
+import asyncio
 import struct
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.shards import java_hash, partition_for
 from millstream.broker.handlers.join_group import first_wait_ms
+from millstream.broker.requests.long_answers import UNDER_WAY_MAX
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
@@ -398,6 +403,39 @@ def test_the_consumer_protocol_is_served_in_every_version(client: RawClient, ver
         ConsumerGroupHeartbeatRequest(member_id=member_id, member_epoch=-1, **heartbeat), version
     )
     assert (answer.error_code, answer.member_epoch) == (KafkaCode.NONE, -1)
+
+
+def test_consumers_of_a_group_whose_commits_wait_delay_no_other_group(
+    broker: Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their answers may wait for a follower for seconds, and all come from one address."""
+    commit(client, "quick", 7)
+    begun, goes_on = threading.Semaphore(0), threading.Event()
+    ask = GroupCoordinators.ask
+
+    def hold(self: GroupCoordinators, group_id: str, *args: Any, **kwargs: Any) -> Any:
+        async def answer() -> Any:
+            begun.release()
+            await asyncio.get_running_loop().run_in_executor(None, goes_on.wait, 60)
+            return ask(self, group_id, *args, **kwargs)
+
+        return answer() if group_id == "stuck" else ask(self, group_id, *args, **kwargs)
+
+    monkeypatch.setattr(GroupCoordinators, "ask", hold)
+    topic = OffsetFetchTopic(name="orders", partition_indexes=[0])
+    row = OffsetFetchGroup(group_id="stuck", member_id=None, member_epoch=-1, topics=[topic])
+    stuck = OffsetFetchRequest(groups=[row], require_stable=False)
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(UNDER_WAY_MAX)]
+        try:
+            for one in waiting:
+                one.send(stuck, 9)
+                assert begun.acquire(timeout=20)
+            assert fetch(client, "quick", 9) == 7
+        finally:
+            goes_on.set()
+        for one in waiting:
+            assert one.receive(OffsetFetchRequest, 9).groups[0].error_code == KafkaCode.NONE
 
 
 def test_the_feature_that_clients_look_for_is_finalized(client: RawClient) -> None:

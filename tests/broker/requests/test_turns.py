@@ -12,6 +12,7 @@ import pytest
 
 from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests import turns as turns_module
+from millstream.broker.requests.long_answers import UNDER_WAY_MAX
 from millstream.broker.requests.pacing import PAUSE_SECONDS_MAX, Each
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, Weight, by_topic, distinct, once
@@ -134,6 +135,46 @@ async def test_answers_that_wait_keep_their_places(request_of: Request) -> None:
 
     found: Any = Turns().answer_each(request_of, "abcd", mixed, combine)
     assert names(await found) == list("abcd")
+
+
+@running
+async def test_one_small_answer_that_waits_keeps_no_other_request_waiting() -> None:
+    """It may wait for seconds, for a group's commit: other groups are asked about meanwhile."""
+    turns = Turns()
+    goes_on = asyncio.Event()
+
+    def a_request() -> Request:
+        return Request(SimpleNamespace(api_key=9), FakeConnection())  # type: ignore[arg-type]
+
+    async def wait(name: str) -> DeletedGroup:
+        await goes_on.wait()
+        return answer(name)
+
+    async def one(request: Request) -> DeleteGroupsResponse:
+        found: Any = turns.answer_each(request, ["a"], wait, combine, is_each_small=True)
+        response: DeleteGroupsResponse = await found
+        return response
+
+    requests = [a_request() for _ in range(UNDER_WAY_MAX)]
+    waiting = [asyncio.ensure_future(one(request)) for request in requests]
+    await asyncio.sleep(0)
+    assert not turns.long_answers.must_wait(a_request())
+    goes_on.set()
+    for request, task in zip(requests, waiting, strict=True):
+        assert names(await task) == ["a"]
+        assert not request.is_long
+
+
+@pytest.mark.parametrize(("wanted", "is_each_small"), [("a", False), ("ab", True)])
+@running
+async def test_answers_that_waited_are_long_if_they_are_several_or_may_be_large(
+    request_of: Request, wanted: str, is_each_small: bool
+) -> None:
+    found: Any = Turns().answer_each(
+        request_of, wanted, answer_after_a_wait, combine, is_each_small=is_each_small
+    )
+    assert request_of.is_long
+    assert names(await found) == list(wanted)
 
 
 @pytest.mark.parametrize("give", [answer, answer_after_a_wait])

@@ -59,6 +59,8 @@ def handle(
             lambda group: _fetch(node, groups, permissions, request, group, body.require_stable),
             lambda parts: turns.prepare(request, lambda each: _merged(each, parts), show),
             Weight(_weight, lambda group: _group(group.group_id, KafkaCode.INVALID_REQUEST, [])),
+            # A consumer names its partitions; where none are named, all offsets are shown.
+            is_each_small=len(wanted) == 1 and wanted[0].topics is not None,
         ),
     )
 

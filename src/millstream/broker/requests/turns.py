@@ -86,14 +86,19 @@ class Turns:
         answer: Callable[[Item], Answer | Coroutine[Any, Any, Answer]],
         combine: Callable[[list[Answer]], Response | Coroutine[Any, Any, Response]],
         weight: Weight[Item, Answer] | None = None,
+        *,
+        is_each_small: bool = False,
     ) -> Response | Coroutine[Any, Any, Response]:
         """One response for several items, in order; at once if that does not take long.
 
-        A `combine` that goes through the answers again leaves that to `prepare`."""
+        A `combine` that goes through the answers again leaves that to `prepare`. Where each answer
+        is known to be small, a request for one that has to wait is not a long one: it takes no
+        memory, and may wait for another node."""
         work = _Work(iter(items), answer, weight)
         if work.go_on(FIRST_TURN_SECONDS_MAX) and not work.waits:
             return combine(work.answers)
-        self.long_answers.begin(request)
+        if not (is_each_small and work.waits_for_one):
+            self.long_answers.begin(request)
         return self._answer_later(request, work, combine)
 
     async def _answer_later(
@@ -222,6 +227,11 @@ class _Work(Generic[Item, Answer]):
         # Answers that are not there yet: their places, and what they are about.
         self.waits: dict[int, tuple[Item, Coroutine[Any, Any, Answer]]] = {}
         self.is_done = False
+
+    @property
+    def waits_for_one(self) -> bool:
+        """Is nothing there, and one answer to come?"""
+        return self.is_done and len(self.waits) == len(self.answers) == 1
 
     def go_on(self, seconds: float | None = None) -> bool:
         """Answer until the turn is over; whether all are answered."""
