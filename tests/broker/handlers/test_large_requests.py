@@ -32,6 +32,7 @@ from millstream.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
+from millstream.wire.apis.commit_group import CommitGroupMember, CommitGroupRequest
 from millstream.wire.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from millstream.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from millstream.wire.apis.delete_records import (
@@ -332,6 +333,18 @@ def test_a_member_may_subscribe_to_many_topics(client: RawClient) -> None:
     assert (found.error_code, found.member_epoch) == (KafkaCode.NONE, 1)
 
 
+def test_more_transactions_than_fit_into_a_batch_are_not_committed_together(
+    client: RawClient,
+) -> None:
+    client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)
+    members = [
+        CommitGroupMember(transactional_id=f"millstream:g:{i}", producer_id=i, producer_epoch=0)
+        for i in range(10_001)
+    ]
+    found = client.ask(CommitGroupRequest(group="g", run="", batch=0, members=members), 0)
+    assert found.error_code == KafkaCode.INVALID_REQUEST
+
+
 STATE = ReadStateTopic(
     topic_id=UUID(int=1), partitions=[ReadStatePartition(partition=0, leader_epoch=0)]
 )
@@ -362,6 +375,24 @@ def test_a_request_without_a_reason_to_name_many_things_is_not_read(
 ) -> None:
     with RawClient(broker.bootstrap) as leaving:
         leaving.send(asked, version)
+        assert leaving.is_closed_by_peer()
+
+
+def test_more_offsets_of_a_transaction_than_can_be_stored_are_not_looked_at(
+    broker: Broker, topic: str
+) -> None:
+    offset = TxnOffsetCommitPartition(
+        partition_index=0, committed_offset=1, committed_metadata=None
+    )
+    asked = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=5,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitTopic(name=topic, partitions=[offset] * 25_000)],
+    )
+    with RawClient(broker.bootstrap) as leaving:
+        leaving.send(asked, 3)
         assert leaving.is_closed_by_peer()
 
 

@@ -2,11 +2,11 @@
 
 Covers broker/handlers/share_group_describe.py, broker/handlers/describe_share_group_offsets.py,
 broker/handlers/alter_share_group_offsets.py, broker/handlers/delete_share_group_offsets.py,
-broker/handlers/delete_groups.py, broker/requests/share_state_requests.py,
-broker/coordination/share_lag.py.
+broker/handlers/delete_groups.py, broker/handlers/peek_share_group.py,
+broker/requests/share_state_requests.py, broker/coordination/share_lag.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from millstream.wire.apis import (
     find_coordinator,
     initialize_share_group_state,
     list_groups,
+    peek_share_group,
     read_share_group_state,
     read_share_group_state_summary,
     share_group_describe,
@@ -29,6 +30,9 @@ from millstream.wire.apis import (
 )
 from tests.broker.handlers.test_share_fetch import LONG_MS, Queue
 from tests.support.share_member import ACCEPT, ShareMember
+
+# More than are read on the loop, so that the longer way is taken.
+MANY = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +55,12 @@ def queue(broker: Broker) -> Iterator[Queue]:
     made.close()
 
 
-def offsets_of(queue: Queue, *, is_all: bool = True) -> Any:
+def offsets_of(queue: Queue, *, is_all: bool = True, partitions: Sequence[int] = (0, 3)) -> Any:
     topics = None
     if not is_all:
         row = describe_share_group_offsets.ShareOffsetsTopicWanted
         topics = [
-            row(topic_name=queue.name, partitions=[0, 3]),
+            row(topic_name=queue.name, partitions=list(partitions)),
             row(topic_name="no", partitions=[0]),
         ]
     wanted = describe_share_group_offsets.ShareOffsetsWanted(group_id=queue.name, topics=topics)
@@ -93,6 +97,29 @@ def test_the_start_and_the_lag_are_shown(queue: Queue) -> None:
     assert unknown.partitions[0].error_code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_partitions_are_shown_once_however_often_they_are_named(queue: Queue) -> None:
+    repeated, _ = offsets_of(queue, is_all=False, partitions=[0] * MANY)
+    assert [(row.partition_index, row.lag) for row in repeated.partitions] == [(0, 6)]
+    many, _ = offsets_of(queue, is_all=False, partitions=range(MANY))
+    assert [row.partition_index for row in many.partitions] == list(range(MANY))
+    codes = [row.error_code for row in many.partitions]
+    assert codes == [KafkaCode.NONE] + [KafkaCode.UNKNOWN_TOPIC_OR_PARTITION] * (MANY - 1)
+    row = peek_share_group.PeekedPartitionStart(partition=0, start_offset=0)
+    topic = peek_share_group.PeekedTopic(topic=queue.name, partitions=[row] * MANY)
+    request = peek_share_group.PeekShareGroupRequest(group_id=queue.name, topics=[topic])
+    [shown] = queue.client.ask(request, 0).partitions
+    assert (shown.topic, shown.partition, shown.end_offset) == (queue.name, 0, 10)
+
+
+def test_starts_of_unknown_partitions_are_each_refused(queue: Queue) -> None:
+    [topic] = alter(queue, **{f"p{number}": 8 for number in range(MANY)}).responses
+    codes = [row.error_code for row in topic.partitions]
+    assert codes == [KafkaCode.NONE] + [KafkaCode.UNKNOWN_TOPIC_OR_PARTITION] * (MANY - 1)
+    queue.member().fetch(wait_ms=LONG_MS)
+    # Nothing of what is asked is possible, and the group has a member.
+    assert alter(queue, p7=0).error_code == KafkaCode.NON_EMPTY_GROUP
+
+
 def test_a_group_starts_elsewhere(queue: Queue) -> None:
     answer = alter(queue, p0=8, p7=0)
     [topic] = answer.responses
@@ -117,6 +144,18 @@ def test_a_group_forgets_a_topic(queue: Queue) -> None:
     assert offsets_of(queue) == []
     # Its next member begins where a new group begins.
     assert queue.member().fetch(wait_ms=LONG_MS).ranges == [(0, 9, 1)]
+
+
+def test_a_group_forgets_no_unknown_topics(queue: Queue) -> None:
+    row = delete_share_group_offsets.ShareOffsetsDeletedTopic
+    topics = [row(topic_name=f"no-{number}") for number in range(MANY)]
+    request = delete_share_group_offsets.DeleteShareGroupOffsetsRequest
+    answer = queue.client.ask(request(group_id=queue.name, topics=topics), 0)
+    assert [one.topic_name for one in answer.responses] == [one.topic_name for one in topics]
+    codes = {one.error_code for one in answer.responses}
+    assert codes == {KafkaCode.UNKNOWN_TOPIC_OR_PARTITION}
+    unknown = queue.client.ask(request(group_id="nobody", topics=topics), 0)
+    assert (unknown.error_code, unknown.responses) == (KafkaCode.GROUP_ID_NOT_FOUND, [])
 
 
 def test_a_group_is_listed_described_and_deleted(queue: Queue) -> None:

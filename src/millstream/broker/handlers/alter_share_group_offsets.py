@@ -10,6 +10,7 @@ from millstream.broker.handlers.share_group_heartbeat import note_initialized
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.codecs.changes import SharedTopic
 from millstream.coordinators.groups import requests
 from millstream.coordinators.share import admin
@@ -30,29 +31,40 @@ Errors = dict[tuple[str, int], KafkaError]
 async def handle(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: AlterShareGroupOffsetsRequest,
 ) -> AlterShareGroupOffsetsResponse:
+    is_any_allowed = False
+    unknown = KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
     errors: Errors = {}
     wanted: dict[str, dict[int, int]] = {}
     try:
         permissions.require(request, ResourceType.GROUP, body.group_id)
-        for topic in body.topics:
+        async for topic in turns.each(request, body.topics):
             denied = permissions.denial(request, ResourceType.TOPIC, topic.topic_name)
-            for row in topic.partitions:
-                if denied is not None:
-                    errors[topic.topic_name, row.partition_index] = denied.error()
+            error = None if denied is None else denied.error()
+            state = node.image.topics.get(topic.topic_name)
+            count = 0 if state is None else len(state.partitions)
+            async for row in turns.each(request, topic.partitions):
+                number = row.partition_index
+                is_any_allowed = is_any_allowed or error is None
+                if error is not None or not 0 <= number < count:
+                    errors[topic.topic_name, number] = error or unknown
                 else:
-                    starts = wanted.setdefault(topic.topic_name, {})
-                    starts[row.partition_index] = row.start_offset
-        if wanted:
+                    wanted.setdefault(topic.topic_name, {})[number] = row.start_offset
+        # Also if nothing is left of it: the group may have members.
+        if is_any_allowed:
             errors.update(await _alter(sharing, node, body.group_id, wanted))
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(
             error_code=error.code, error_message=error.message, responses=[]
         )
-    return _response(node, body, errors)
+    answer = await _response(node, turns, request, body, errors)
+    if request.is_long:
+        turns.free_soon(request, errors)
+    return answer
 
 
 async def _alter(
@@ -100,14 +112,18 @@ def _part(
     return found
 
 
-def _response(
-    node: NodeState, body: AlterShareGroupOffsetsRequest, errors: Errors
+async def _response(
+    node: NodeState,
+    turns: Turns,
+    request: Request,
+    body: AlterShareGroupOffsetsRequest,
+    errors: Errors,
 ) -> AlterShareGroupOffsetsResponse:
     topics = []
-    for topic in body.topics:
+    async for topic in turns.each(request, body.topics):
         state = node.image.topics.get(topic.topic_name)
         rows = []
-        for row in topic.partitions:
+        async for row in turns.each(request, topic.partitions):
             error = errors.get((topic.topic_name, row.partition_index))
             rows.append(
                 ShareOffsetsAlteredPartitionResponse(

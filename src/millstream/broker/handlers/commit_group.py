@@ -6,7 +6,7 @@ another run has replaced is refused.
 """
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from millstream.broker.coordination.shards import shown
 from millstream.broker.coordination.transactions import TransactionCoordinator
@@ -24,6 +24,9 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.commit_group import CommitGroupRequest, CommitGroupResponse
 
+# More do not fit into one batch of the transactions topic, and are not looked at.
+_MEMBERS_MAX: Final = 10_000
+
 
 def handle(
     transactions: TransactionCoordinator,
@@ -31,6 +34,9 @@ def handle(
     request: Request,
     body: CommitGroupRequest,
 ) -> CommitGroupResponse | Coroutine[Any, Any, CommitGroupResponse]:
+    if len(body.members) > _MEMBERS_MAX:
+        text = f"a commit of {len(body.members)} transactions; {_MEMBERS_MAX} are possible"
+        return _refuse(KafkaError(KafkaCode.INVALID_REQUEST, text))
     members = [
         Member(one.transactional_id, ProducerEpoch(one.producer_id, one.producer_epoch))
         for one in body.members

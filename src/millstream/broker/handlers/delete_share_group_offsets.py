@@ -1,11 +1,14 @@
 """DeleteShareGroupOffsets (92), version 0: a group without members forgets topics."""
 
+from typing import Final
+
 from millstream.broker.coordination.share_state import for_each
 from millstream.broker.coordination.sharing import Sharing
 from millstream.broker.coordination.transactions import wait_for
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.coordinators.groups import requests
 from millstream.coordinators.share import admin
 from millstream.errors import KafkaCode, KafkaError
@@ -17,24 +20,37 @@ from millstream.wire.apis.delete_share_group_offsets import (
     ShareOffsetsDeletedTopicResponse,
 )
 
+_UNKNOWN: Final = KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, admin.UNKNOWN_TOPIC)
+
 
 async def handle(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: DeleteShareGroupOffsetsRequest,
 ) -> DeleteShareGroupOffsetsResponse:
     errors: dict[str, KafkaError] = {}
-    names = list(dict.fromkeys(topic.topic_name for topic in body.topics))
+    names = await turns.prepared(
+        request, lambda each: list(dict.fromkeys(topic.topic_name for topic in each(body.topics)))
+    )
+    wanted: list[str] = []
+    is_any_allowed = not names
     try:
         permissions.require(request, ResourceType.GROUP, body.group_id)
-        for name in names:
+        async for name in turns.each(request, names):
             denied = permissions.denial(request, ResourceType.TOPIC, name)
             if denied is not None:
                 errors[name] = denied.error()
-        wanted = [name for name in names if name not in errors]
-        if wanted or not names:
+                continue
+            is_any_allowed = True
+            if name in node.image.topics:
+                wanted.append(name)
+            else:
+                errors[name] = _UNKNOWN
+        # Also if nothing is left of it: the group may not exist.
+        if is_any_allowed:
             errors.update(await _forget(sharing, body.group_id, wanted))
     except KafkaError as error:
         return DeleteShareGroupOffsetsResponse(
@@ -43,7 +59,7 @@ async def handle(
     return DeleteShareGroupOffsetsResponse(
         error_code=KafkaCode.NONE,
         error_message=None,
-        responses=[_row(node, name, errors.get(name)) for name in names],
+        responses=[_row(node, name, errors.get(name)) async for name in turns.each(request, names)],
     )
 
 

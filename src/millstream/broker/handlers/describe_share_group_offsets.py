@@ -1,6 +1,8 @@
 """DescribeShareGroupOffsets (90), versions 0-1: where share groups start; the lag from 1."""
 
 import asyncio
+from collections.abc import Iterator
+from typing import Final
 from uuid import UUID
 
 from millstream.broker.coordination.share_lag import end_offsets
@@ -10,6 +12,7 @@ from millstream.broker.coordination.transactions import wait_for
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.cluster.state import TopicState
 from millstream.coordinators.codecs.share_state import NO_COUNT, NO_START, ShareKey, StoredShare
 from millstream.coordinators.decision import Decision
@@ -30,17 +33,21 @@ from millstream.wire.apis.describe_share_group_offsets import (
 )
 
 _NO_LAG = -1
+# So many partitions are looked up in one step.
+_AT_ONCE_MAX: Final = 100
 
 
 async def handle(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse:
     groups = [
-        await _describe(sharing, node, permissions, request, wanted) for wanted in body.groups
+        await _describe(sharing, node, turns, permissions, request, wanted)
+        async for wanted in turns.each(request, body.groups)
     ]
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
@@ -48,6 +55,7 @@ async def handle(
 async def _describe(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     wanted: ShareOffsetsWanted,
@@ -68,7 +76,8 @@ async def _describe(
         else:
             topics = wanted.topics
         answer.topics = [
-            await _topic(sharing, node, permissions, request, group_id, topic) for topic in topics
+            await _topic(sharing, node, turns, permissions, request, group_id, topic)
+            async for topic in turns.each(request, topics)
         ]
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
@@ -94,35 +103,54 @@ async def _all_topics(sharing: Sharing, group_id: str) -> list[ShareOffsetsTopic
 async def _topic(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     group_id: str,
     wanted: ShareOffsetsTopicWanted,
 ) -> ShareOffsetsTopic:
     topic = node.image.topics.get(wanted.topic_name)
+    numbers = await turns.prepared(
+        request, lambda each: list(dict.fromkeys(each(wanted.partitions)))
+    )
     denied = permissions.denial(request, ResourceType.TOPIC, wanted.topic_name)
-    if denied is not None:
-        return _refused(wanted, NO_TOPIC_ID, denied.error())
-    if topic is None:
-        unknown = KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _refused(wanted, NO_TOPIC_ID, unknown)
+    unknown = KafkaError(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if denied is not None or topic is None:
+        why = unknown if denied is None else denied.error()
+        return ShareOffsetsTopic(
+            topic_name=wanted.topic_name,
+            topic_id=NO_TOPIC_ID,
+            partitions=[_refused(number, why) async for number in turns.each(request, numbers)],
+        )
+    count = len(topic.partitions)
+    rows: list[ShareOffsetsPartition] = []
+    async for part in turns.each(request, _parts(numbers)):
+        there = [number for number in part if 0 <= number < count]
+        known = await _partitions(sharing, node, group_id, topic, there)
+        rows += [known.get(number) or _refused(number, unknown) for number in part]
+    return ShareOffsetsTopic(topic_name=topic.name, topic_id=topic.topic_id, partitions=rows)
+
+
+def _parts(numbers: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(numbers), _AT_ONCE_MAX):
+        yield numbers[start : start + _AT_ONCE_MAX]
+
+
+async def _partitions(
+    sharing: Sharing, node: NodeState, group_id: str, topic: TopicState, numbers: list[int]
+) -> dict[int, ShareOffsetsPartition]:
     found: dict[int, StoredShare] = {}
 
     async def read(key: ShareKey) -> None:
         found[key.partition] = await sharing.state.summary(key)
 
-    places = [(topic.topic_id, number) for number in wanted.partitions]
+    places = [(topic.topic_id, number) for number in numbers]
     failed, ends = await asyncio.gather(
-        for_each(group_id, places, read), end_offsets(node, topic, wanted.partitions)
+        for_each(group_id, places, read), end_offsets(node, topic, numbers)
     )
-    return ShareOffsetsTopic(
-        topic_name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            _partition(topic, number, found.get(number), failed, ends)
-            for number in wanted.partitions
-        ],
-    )
+    return {
+        number: _partition(topic, number, found.get(number), failed, ends) for number in numbers
+    }
 
 
 def _partition(
@@ -151,21 +179,12 @@ def _partition(
     return answer
 
 
-def _refused(
-    wanted: ShareOffsetsTopicWanted, topic_id: UUID, error: KafkaError
-) -> ShareOffsetsTopic:
-    return ShareOffsetsTopic(
-        topic_name=wanted.topic_name,
-        topic_id=topic_id,
-        partitions=[
-            ShareOffsetsPartition(
-                partition_index=number,
-                start_offset=NO_START,
-                leader_epoch=0,
-                lag=_NO_LAG,
-                error_code=error.code,
-                error_message=error.message,
-            )
-            for number in wanted.partitions
-        ],
+def _refused(number: int, error: KafkaError) -> ShareOffsetsPartition:
+    return ShareOffsetsPartition(
+        partition_index=number,
+        start_offset=NO_START,
+        leader_epoch=0,
+        lag=_NO_LAG,
+        error_code=error.code,
+        error_message=error.message,
     )

@@ -56,7 +56,7 @@ class Parts(Protocol):
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     if len(cursor.data) > _frame_bytes_max(parts.node):
         raise ProtocolError(f"an OffsetCommit of {len(cursor.data)} bytes")
-    cursor.elements_left = min(cursor.elements_left, _elements_max(parts.node))
+    cursor.elements_left = min(cursor.elements_left, elements_max(parts.node))
     body = read_offset_commit_request(cursor, request.header.version)
     for topic in body.topics:
         _find_topic(parts, topic, request.header.version)
@@ -75,7 +75,7 @@ def _frame_bytes_max(node: NodeState) -> int:
     return max(_FRAME_BYTES_MIN, node.config.int("message.max.bytes"))
 
 
-def _elements_max(node: NodeState) -> int:
+def elements_max(node: NodeState) -> int:
     """No batch of the offsets topic holds more: reading them would keep other clients waiting."""
     return max(_ELEMENTS_MIN, node.config.int("message.max.bytes") // _RECORD_BYTES_MIN)
 

@@ -11,6 +11,7 @@ from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns, once
 from millstream.coordinators.codecs.share_state import ShareKey
 from millstream.coordinators.share.partition import SharePartition
 from millstream.coordinators.share.peeking import in_flight_ranges
@@ -31,9 +32,10 @@ _NO_TIME: Final = -1
 _RANGES_MAX: Final = 1_000
 
 
-def handle(
+async def handle(
     node: NodeState,
     coordination: Coordinators,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: PeekShareGroupRequest,
@@ -47,7 +49,7 @@ def handle(
     )
     try:
         permissions.require(request, ResourceType.GROUP, body.group_id)
-        for wanted in body.topics:
+        async for wanted in turns.each(request, body.topics):
             permissions.require(request, ResourceType.TOPIC, wanted.topic)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
@@ -56,13 +58,19 @@ def handle(
         letters = coordination.sharing.dead_letters
         answer.dead_letters = letters.written.get(body.group_id, 0)
         answer.dead_letter_problem = letters.problems.get(body.group_id)
-    for wanted in body.topics:
-        for row in wanted.partitions:
-            partition = node.partitions.find(wanted.topic, row.partition)
-            if partition is None or not partition.is_leader or partition.offline_reason:
-                continue
-            share = _share_of(coordination, body.group_id, partition)
-            answer.partitions.append(_peeked(node, partition, row, share))
+    rows = await turns.prepared(
+        request,
+        lambda each: once(
+            each((one.topic, row) for one in body.topics for row in one.partitions),
+            key=lambda named: (named[0], named[1].partition),
+        ),
+    )
+    async for topic, row in turns.each(request, rows):
+        partition = node.partitions.find(topic, row.partition)
+        if partition is None or not partition.is_leader or partition.offline_reason:
+            continue
+        share = _share_of(coordination, body.group_id, partition)
+        answer.partitions.append(_peeked(node, partition, row, share))
     return answer
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from millstream.broker.coordination.coordinators import GroupCoordinators
 from millstream.broker.coordination.transactions import TransactionCoordinator, wait_for
 from millstream.broker.handlers.add_offsets_to_txn import offsets_partition
+from millstream.broker.handlers.offset_commit import elements_max
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.pacing import Each
 from millstream.broker.requests.permissions import Permissions
@@ -19,7 +20,7 @@ from millstream.coordinators.codecs.transactions import Partitions
 from millstream.coordinators.decision import ProducerEpoch
 from millstream.coordinators.groups import offsets
 from millstream.coordinators.groups.offsets import CommitReply, CommitRequest
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, ProtocolError
 from millstream.replication.admission import Refusal
 from millstream.security.acl import ResourceType
 from millstream.wire.apis.txn_offset_commit import (
@@ -43,6 +44,9 @@ async def handle(
     request: Request,
     body: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse:
+    named = sum(len(topic.partitions) for topic in body.topics)
+    if named > elements_max(node):
+        raise ProtocolError(f"a TxnOffsetCommit of {named} offsets")
     producer = ProducerEpoch(body.producer_id, body.producer_epoch)
     denials: dict[str, Refusal] = {}
     allowed: list[TxnOffsetCommitTopic] = []

@@ -6,6 +6,7 @@ what is about to happen, so that it can be repeated after a crash; the second, t
 
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
+from typing import Final
 from uuid import UUID
 
 from millstream.coordinators.codecs.changes import (
@@ -21,6 +22,8 @@ from millstream.coordinators.decision import Decision, Env
 from millstream.coordinators.share.group import ShareGroup, merged
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
+
+UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
 
 
 @dataclass(slots=True)
@@ -103,7 +106,7 @@ def begin_forget(group: ShareGroup, names: Collection[str], env: Env) -> Decisio
     for name in names:
         topic = env.image.topics.get(name)
         if topic is None:
-            work.unknown_topics[name] = "This server does not host this topic-partition."
+            work.unknown_topics[name] = UNKNOWN_TOPIC
             continue
         known = group.topics.initialized.get(topic.topic_id)
         if known is None and topic.topic_id in group.topics.deleting:
