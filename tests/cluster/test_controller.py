@@ -592,6 +592,37 @@ def test_a_topic_made_anew_between_two_writes_gets_nothing_of_the_former(monkeyp
     run(scenario)
 
 
+def test_a_topic_that_goes_while_lost_partitions_are_recovered_is_no_error(caplog):
+    async def scenario(world: World):
+        world.min_isr = 1
+        first, second, _ = await three_with_a_topic(world, (2,), (2,))
+        gone = list(znodes.delete_topic(first.membership.image.topics["t"]))
+        second.die()
+        await until(lambda: first.state(0).leader == first.state(1).leader == -1)
+        store = first.sessions[-1]
+        commit = store.commit
+
+        async def delete_after_the_first_recovery(operations):
+            result = await commit(operations)
+            if any(isinstance(op, Put) and b'"leader":2' in op.data for op in operations):
+                store.commit = commit
+                await world.outside.commit(gone)
+                await until(lambda: "t" not in first.membership.image.topics)
+            return result
+
+        store.commit = delete_after_the_first_recovery
+        await world.start(2, is_suspect=True)
+        await until(lambda: store.commit == commit)
+        # It still works.
+        await world.make_topic((3, 1), name="u")
+        await until(lambda: "u" in first.membership.image.topics)
+        world.nodes[3].die()
+        await until(lambda: first.state(0, "u").leader == 1)
+
+    run(scenario)
+    assert "failed" not in caplog.text
+
+
 def test_an_error_that_nobody_expects_ends_no_controller(monkeypatch, caplog):
     monkeypatch.setattr(controller_module, "_ERROR_SECONDS", 0)
 

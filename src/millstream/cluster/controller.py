@@ -401,7 +401,7 @@ class Controller:
                 if after.leader == NO_LEADER:
                     after = self._with_any_leader(topic, where, before, after, nodes)
                 if after is not before:
-                    changes.append(self._change(where, before, after))
+                    changes.append(self._change(where, topic.topic_id, before, after))
         return changes
 
     def _with_any_leader(
@@ -422,12 +422,16 @@ class Controller:
         return elected
 
     def _change(
-        self, where: TopicPartition, before: PartitionState, after: PartitionState
+        self,
+        where: TopicPartition,
+        topic_id: TopicId,
+        before: PartitionState,
+        after: PartitionState,
     ) -> _Change:
         brokers = self._image.brokers
         trusted = {*after.isr, after.leader} & brokers.keys()
         epochs = tuple((broker_id, brokers[broker_id].epoch) for broker_id in sorted(trusted))
-        return _Change(where, self._image.topics[where.topic].topic_id, before, after, epochs)
+        return _Change(where, topic_id, before, after, epochs)
 
     def _places(
         self, due: set[TopicPartition] | None
@@ -577,7 +581,11 @@ class Controller:
         found = returns(self._image.topics.values(), self._nodes(), percentage_max=limit)
         if not found:
             return
-        some = [self._change(one.where, one.before, one.after) for one in found[:RETURNS_AT_ONCE]]
+        topics = self._image.topics
+        some = [
+            self._change(one.where, topics[one.where.topic].topic_id, one.before, one.after)
+            for one in found[:RETURNS_AT_ONCE]
+        ]
         log.info(
             "%d partitions are not led by their preferred replicas: returning %d of them",
             len(found),
@@ -604,10 +612,15 @@ class Controller:
                 state = topic.partitions[number]
                 awaited = election.awaited_for_recovery(state)
                 if awaited:
-                    await self._recover_one(TopicPartition(topic.name, number), state, awaited)
+                    where = TopicPartition(topic.name, number)
+                    await self._recover_one(where, topic.topic_id, state, awaited)
 
     async def _recover_one(
-        self, where: TopicPartition, state: PartitionState, awaited: tuple[int, ...]
+        self,
+        where: TopicPartition,
+        topic_id: TopicId,
+        state: PartitionState,
+        awaited: tuple[int, ...],
     ) -> None:
         if not self._policy.is_balanced() or not set(awaited) <= self._image.brokers.keys():
             if where not in self._logged_lost:
@@ -629,7 +642,7 @@ class Controller:
         )
         self._logged_lost.discard(where)
         try:
-            await self._write([self._change(where, state, after)])
+            await self._write([self._change(where, topic_id, state, after)])
         except NotApplied:
             self._due = None
 
