@@ -547,3 +547,34 @@ def test_a_leader_alone_commits_batches_written_together_at_once() -> None:
     produce(leader)
     append(leader, GroupOf(batch(2)))
     assert leader.high_watermark == 3
+
+
+def test_what_is_committed_is_acknowledged_where_transactions_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether one is open matters to consumers that wait, and to nobody else."""
+    doubts: list[int] = []
+
+    async def scenario() -> None:
+        leader = replica(1, on_doubt=lambda _, offset: doubts.append(offset))
+        leader.apply(role(1), now_ms=0)
+        follower, wait = following(), FetchWait(1)
+        leader.fetch_waits.add(wait)
+        produce(leader, 3)
+        acknowledged = leader.require_leader().wait_committed(3)
+        assert acknowledged is not None
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(errno.EIO, "cannot read")
+
+        # As after a start, with a damaged file.
+        leader.log.producers._states = None
+        monkeypatch.setattr(leader.log.producers._snapshots, "load", fail)
+        for _ in range(2):
+            ask(leader, follower)
+        assert leader.high_watermark == 3
+        assert acknowledged.done()
+        assert wait.future.done(), "it finds out by itself"
+
+    asyncio.run(scenario())
+    assert doubts == [2], "the end of the log is checked"

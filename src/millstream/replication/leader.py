@@ -114,7 +114,14 @@ class Leader:
         if not was_settled:
             waits.wake()
         elif waits.waiting:
-            is_undecided = self._partition.last_stable_offset < self._log.high_watermark
+            try:
+                is_undecided = self._partition.last_stable_offset < self._log.high_watermark
+            except KafkaError:
+                # The log cannot be read back, as who waits finds out. Producers must not wait for
+                # that: their records are committed.
+                self._node.on_doubt(self._partition.topic_partition, self._log.next_offset - 1)
+                waits.wake()
+                return
             waits.committed(max(size_bytes, 1), is_undecided=is_undecided)
 
     def wait_committed(self, next_offset: int) -> "asyncio.Future[None] | None":
