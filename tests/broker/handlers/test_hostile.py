@@ -3,6 +3,7 @@
 Covers broker/handlers.
 """
 
+import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from millstream.coordinators.consumer.pattern import TopicPattern
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID, Codec
 from millstream.records.builder import build_batch
@@ -35,6 +37,7 @@ from millstream.wire.apis.describe_topic_partitions import (
 )
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.find_coordinator import FindCoordinatorRequest
+from millstream.wire.apis.init_producer_id import InitProducerIdRequest
 from millstream.wire.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -268,6 +271,33 @@ def test_patterns_of_transactional_ids_are_matched_in_linear_time(client: RawCli
             state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
         )
         assert client.ask(request, 2).error_code == code
+
+
+def test_transactional_ids_are_matched_without_the_loop(
+    client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile pattern takes a tenth of a second for a long one."""
+    is_on_loop: list[bool] = []
+    matches = TopicPattern.matches
+
+    def watched(pattern: TopicPattern, text: str) -> bool:
+        is_on_loop.append(asyncio._get_running_loop() is not None)
+        return matches(pattern, text)
+
+    monkeypatch.setattr(TopicPattern, "matches", watched)
+    ask = FindCoordinatorRequest(key="g", key_type=1)
+    wait_until(lambda: client.ask(ask, 1).error_code == 0, "the coordinator is ready")
+    for number in range(3):
+        begin = InitProducerIdRequest(
+            transactional_id=f"listed-{number}", transaction_timeout_ms=60_000
+        )
+        assert client.ask(begin, 4).error_code == KafkaCode.NONE
+    request = ListTransactionsRequest(
+        state_filters=[], producer_id_filters=[], transactional_id_pattern="listed-[02]"
+    )
+    found = client.ask(request, 2).transaction_states
+    assert [one.transactional_id for one in found] == ["listed-0", "listed-2"]
+    assert set(is_on_loop) == {False}
 
 
 def test_offsets_of_many_partitions_are_fetched_in_parts(client: RawClient, topic: str) -> None:

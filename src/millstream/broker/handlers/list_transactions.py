@@ -1,5 +1,6 @@
 """ListTransactions (66), versions 0-2: by state and producer; from 1 by age, from 2 by name."""
 
+import time
 from typing import Final
 
 from millstream.broker.coordination.transactions import TransactionCoordinator
@@ -7,8 +8,8 @@ from millstream.broker.handlers.describe_transactions import state_name
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
-from millstream.broker.requests.turns import Turns
-from millstream.coordinators.consumer.pattern import compile_pattern
+from millstream.broker.requests.turns import Turns, stop_if_abandoned
+from millstream.coordinators.consumer.pattern import TopicPattern, compile_pattern
 from millstream.coordinators.transactions.state import Transaction
 from millstream.errors import KafkaCode, KafkaError
 from millstream.security.acl import ResourceType
@@ -30,6 +31,9 @@ STATE_NAMES: Final = frozenset(
         "PrepareEpochFence",
     }
 )
+
+# For how long a request matches until other requests have the thread.
+_STEP_SECONDS_MAX: Final = 0.01
 
 
 async def handle(
@@ -60,10 +64,38 @@ async def handle(
         if (not states or state_name(transaction.stored) in states)
         and (not producer_ids or transaction.stored.producer_id in producer_ids)
         and (body.duration_filter < 0 or _is_older(transaction, body.duration_filter, now_ms))
-        and (pattern is None or pattern.matches(transaction.transactional_id))
-        and permissions.allows(request, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+    ]
+    if pattern is not None:
+        found = await _matching(turns, request, pattern, found)
+    found = [
+        transaction
+        async for transaction in turns.each(request, found)
+        if permissions.allows(request, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
     ]
     return _answer(KafkaCode.NONE, unknown, found)
+
+
+async def _matching(
+    turns: Turns, request: Request, pattern: TopicPattern, transactions: list[Transaction]
+) -> list[Transaction]:
+    """In a thread: an id may have 32 KB, and a hostile pattern takes 0.1 s for that."""
+    matched: list[Transaction] = []
+    left = iter(transactions)
+    pace = turns.pace(request)
+
+    def step() -> bool:
+        """Match the next; False when there are no more."""
+        ends_at = time.perf_counter() + _STEP_SECONDS_MAX
+        for one in pace(left):
+            if pattern.matches(one.transactional_id):
+                matched.append(one)
+            if time.perf_counter() > ends_at:
+                return True
+        return False
+
+    while await turns.in_thread(step):
+        stop_if_abandoned(request)
+    return matched
 
 
 def _is_older(transaction: Transaction, duration_ms: int, now_ms: int) -> bool:
