@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -317,6 +318,26 @@ def test_options_of_a_topic_change_one_by_one_or_all_at_once_and_last():
         assert (await world.start()).image.topics["a"].overrides == {"retention.ms": "9"}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("operation", [ConfigOperation.APPEND, ConfigOperation.SUBTRACT])
+def test_a_long_list_is_changed_in_linear_time(operation):
+    """A request may have 32 KB of it, and the list is as long as requests have made it."""
+    name = "leader.replication.throttled.replicas"
+    present = [f"{number}:0" for number in range(80_000)]
+    named = [f"{number}:1" for number in range(4_000)]
+
+    async def scenario(controller):
+        await controller.create_topics([NewTopic("a", configs={name: ",".join(present)})])
+        began = time.thread_time()
+        topic = await controller.alter_topic_configs(
+            "a", [ConfigChange(name, ",".join(named), operation)]
+        )
+        assert time.thread_time() - began < 1
+        is_more = operation is ConfigOperation.APPEND
+        assert topic.overrides[name] == ",".join(present + named if is_more else present)
+
+    World().run(scenario)
 
 
 @pytest.mark.parametrize(

@@ -329,9 +329,12 @@ def _changed_list(
     text = present.get(change.name, format_value(option.default) or "")
     items = [item.strip() for item in text.split(",") if item.strip()]
     named = [item.strip() for item in _given(change).split(",") if item.strip()]
+    # Sets, as a list may be as long as requests have made it.
     if change.operation is ConfigOperation.APPEND:
-        return ",".join(items + [item for item in named if item not in items])
-    return ",".join(item for item in items if item not in named)
+        present_items = set(items)
+        return ",".join(items + [item for item in named if item not in present_items])
+    removed = set(named)
+    return ",".join(item for item in items if item not in removed)
 
 
 def _given(change: ConfigChange) -> str:
