@@ -8,11 +8,12 @@ import pytest
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, TopicPartition
+from millstream.records.control import ControlType, EndTransactionMarker
 from millstream.replication.admission import Generation
 from millstream.replication.partition import Partition
 from millstream.replication.table import PartitionTable
 from millstream.replication.waiting import FetchWait
-from millstream.storage.values import LogConfig
+from millstream.storage.values import Appended, LogConfig
 from tests.replication.writing import produce
 from tests.storage.batch_groups import GroupOf
 from tests.storage.logs import NOW_MS, batch, make_log_config, open_log
@@ -182,3 +183,34 @@ def test_batches_that_cannot_be_written_together_are_not_written(error: int) -> 
     with pytest.raises(KafkaError):
         produce(partition, GroupOf(batch(1)))
     assert partition.log.next_offset == 1
+
+
+def forget_producers(partition: Partition) -> None:
+    """As after a start, or a cut."""
+    partition.log.producers._states = None
+
+
+def test_a_marker_is_refused_while_the_producers_cannot_be_read() -> None:
+    """The coordinator sends it again after this error, and only after a KafkaError."""
+    disk = UnreadableFileSystem()
+    partition = open_partition(disk=disk)
+    produce(partition, batch(1))
+    forget_producers(partition)
+
+    def end_transaction() -> Appended | None:
+        return partition.append_marker(
+            EndTransactionMarker(ControlType.COMMIT, 1),
+            producer_id=7,
+            producer_epoch=0,
+            now_ms=NOW_MS,
+        )
+
+    disk.is_broken = True
+    with pytest.raises(KafkaError) as refused:
+        end_transaction()
+    assert refused.value.code is KafkaCode.KAFKA_STORAGE_ERROR
+    assert partition.log.next_offset == 1
+    disk.is_broken = False
+    appended = end_transaction()
+    assert appended is not None
+    assert appended.base_offset == 1

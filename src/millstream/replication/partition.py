@@ -209,6 +209,9 @@ class Partition:
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except OSError as error:
+            # As in `append`. Nothing is written, so the marker can be sent again.
+            raise self._read_failed(error) from error
         # read_committed consumers may read on, by more than the marker itself.
         self.fetch_waits.wake()
         if appended is not None:
