@@ -214,3 +214,20 @@ def test_a_marker_is_refused_while_the_producers_cannot_be_read() -> None:
     appended = end_transaction()
     assert appended is not None
     assert appended.base_offset == 1
+
+
+def test_what_is_written_is_acknowledged_where_transactions_cannot_be_read() -> None:
+    """Whether one is open matters to consumers that wait, and to nobody else."""
+
+    async def scenario() -> None:
+        disk = UnreadableFileSystem()
+        partition, wait = open_partition(disk=disk), FetchWait(1 << 20)
+        produce(partition, batch(1))
+        forget_producers(partition)
+        partition.fetch_waits.add(wait)
+        disk.is_broken = True
+        assert produce(partition, batch(1)).base_offset == 1
+        assert produce(partition, batch(1)).base_offset == 2
+        assert wait.future.done(), "it finds out by itself"
+
+    asyncio.run(scenario())

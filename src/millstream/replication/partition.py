@@ -221,7 +221,13 @@ class Partition:
     def _note_appended(self, appended: Appended, size_bytes: int) -> None:
         """Release the waiting requests. With one replica, written is committed."""
         if self.fetch_waits.waiting:
-            is_undecided = self.last_stable_offset < self.high_watermark
+            try:
+                is_undecided = self.last_stable_offset < self.high_watermark
+            except KafkaError:
+                # The log cannot be read back, as who waits finds out. The records are written: a
+                # producer that got the error would write them again.
+                self.fetch_waits.wake()
+                return
             self.fetch_waits.committed(size_bytes, is_undecided=is_undecided)
 
     def read(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileRange | None:
