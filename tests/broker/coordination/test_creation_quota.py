@@ -133,3 +133,10 @@ def test_only_longer_metadata_of_offsets_is_counted(client: RawClient) -> None:
         assert commit_metadata(client, 2, 4000) == [KafkaCode.NONE] * 2
     assert commit_metadata(client, 3, 4000) == [KafkaCode.THROTTLING_QUOTA_EXCEEDED] * 3
     assert commit_metadata(client, 3, 10) == [KafkaCode.NONE] * 3
+
+
+def test_metadata_that_is_too_long_to_be_kept_is_not_counted(client: RawClient) -> None:
+    assert commit_metadata(client, 1, 10) == [KafkaCode.NONE]
+    for _ in range(5):
+        assert commit_metadata(client, 3, 5000) == [KafkaCode.OFFSET_METADATA_TOO_LARGE] * 3
+    assert commit_metadata(client, 2, 4000) == [KafkaCode.NONE] * 2

@@ -148,7 +148,8 @@ class GroupCoordinators:
         """Offsets are committed with metadata. Raises KafkaError where it is longer than what is
         there, and the client has no room for that."""
         held = self._active_shard(group_id).state.offsets.get(group_id, {})
-        grown = offsets.grown_metadata(held, topics)
+        length_max = self.settings.offset_metadata_length_max
+        grown = offsets.grown_metadata(held, topics, length_max=length_max)
         if grown:
             self._creations.admit_metadata(client, grown, now_ms=self._node.now_ms())
 

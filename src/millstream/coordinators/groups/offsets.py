@@ -108,14 +108,14 @@ def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitRep
     decision.reply = reply
 
 
-def grown_metadata(held: GroupOffsets, topics: TopicOffsets) -> int:
+def grown_metadata(held: GroupOffsets, topics: TopicOffsets, *, length_max: int) -> int:
     """By how much the metadata is longer than what is there. What is as short as clients write it
-    does not count: an offset takes as much without it."""
+    does not count: an offset takes as much without it; nor what is too long to be kept."""
     grown = 0
     for topic, wanted in topics:
         for one in wanted:
             length = len(one.metadata)
-            if length > _SHORT_METADATA and one.code is _NONE:
+            if _SHORT_METADATA < length <= length_max and one.code is _NONE:
                 known = held.get(topic, {}).get(one.partition)
                 before = 0 if known is None else len(known.metadata)
                 grown += max(length - max(before, _SHORT_METADATA), 0)
