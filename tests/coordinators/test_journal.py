@@ -178,6 +178,20 @@ def test_before_the_replay_has_ended_clients_are_told_to_wait() -> None:
     asyncio.run(main())
 
 
+def test_a_list_of_all_shards_is_not_made_without_one_that_loads() -> None:
+    async def main() -> None:
+        shard = await loaded(MemoryPort())
+        assert shard.listed_state() is shard.state
+        shard.drop(ShardStatus.LOADING, "an append failed")
+        with pytest.raises(KafkaError) as refused:
+            shard.listed_state()
+        assert refused.value.code is KafkaCode.COORDINATOR_LOAD_IN_PROGRESS
+        shard.drop(ShardStatus.CLOSED, "another node leads it")
+        assert not shard.listed_state().groups
+
+    asyncio.run(main())
+
+
 def test_the_state_after_a_restart_is_the_replay() -> None:
     async def main() -> None:
         port = MemoryPort()

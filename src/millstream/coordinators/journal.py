@@ -223,6 +223,13 @@ class Shard(Generic[S, C, E]):
             raise KafkaError(KafkaCode.COORDINATOR_LOAD_IN_PROGRESS)
         raise KafkaError(KafkaCode.NOT_COORDINATOR)
 
+    def listed_state(self) -> S:
+        """For a list of what all shards have. Raises KafkaError while this one is loaded: what it
+        has would be missing. One that another node has taken over is listed there."""
+        if self.status is ShardStatus.LOADING:
+            raise KafkaError(KafkaCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.state
+
     def submit(self, name: str, decide: "Decide[S, E, R, C]") -> "R | asyncio.Future[R]":
         """The reply, or a future of it. Raises KafkaError if the answer is an error."""
         self.require_active()

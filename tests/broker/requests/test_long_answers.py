@@ -132,3 +132,24 @@ def test_a_failure_at_the_head_of_the_line_lets_the_next_one_in() -> None:
         assert seen == ["last"]
 
     run(test)
+
+
+def test_one_that_comes_in_between_keeps_the_line_where_it_is() -> None:
+    async def test() -> None:
+        answers, seen = LongAnswers(), list[str]()
+        first, second, *_ = with_many_under_way(answers)
+        called = asyncio.ensure_future(stand(answers, "called", seen, is_long=True))
+        last = asyncio.ensure_future(stand(answers, "last", seen, is_long=True))
+        await asyncio.sleep(0)
+        answers.end(first)
+        # Of another kind of handler, which has not asked: before the first in line runs.
+        answers.begin(request_of())
+        await called
+        answers.end(second)
+        await asyncio.sleep(0.01)
+        assert seen == ["called"]
+        answers.end(await called)
+        await last
+        assert seen == ["called", "last"]
+
+    run(test)

@@ -276,16 +276,59 @@ async def test_a_large_request_ends_when_what_is_left_of_it_is_freed(
     turns = Turns()
     freed: list[object] = []
     for _ in range(2):
-        async with turns.large_request():
+        async with turns.large_request(request_of):
             remains = [answer("left")] * 2
             weakref.finalize(remains[0], freed.append, "left")
             turns.free_soon(request_of, remains)
             del remains
     assert not freed
-    async with turns.large_request():
+    async with turns.large_request(request_of):
         assert freed == ["left", "left"]
-    async with turns.large_request(), turns.large_request():
+    async with turns.large_request(request_of), turns.large_request(request_of):
         pass
+
+
+@running
+async def test_another_node_waits_for_no_large_requests(request_of: Request) -> None:
+    """They may wait for records to be replicated, and it may be a follower."""
+    turns = Turns()
+    follower = Request(request_of.header, SimpleNamespace(proved_node_id=2))  # type: ignore[arg-type]
+    async with (
+        asyncio.timeout(10),
+        turns.large_request(request_of),
+        turns.large_request(request_of),
+        turns.large_request(follower),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("no_time")
+@running
+async def test_few_large_answers_go_on_at_a_time(request_of: Request) -> None:
+    """Nobody knows of an answer that is awaited that it is large before its first turn is over, so
+    all those that arrive in one moment begin."""
+    turns = Turns()
+    seen: list[int] = []
+    may_end = asyncio.Event()
+
+    async def show(number: int) -> None:
+        request = Request(request_of.header, request_of.connection)
+        async for item in turns.each_in_line(request, range(2)):
+            if item:
+                seen.append(number)
+        await may_end.wait()
+        turns.long_answers.end(request)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for number in range(3 * UNDER_WAY_MAX):
+            group.create_task(show(number))
+        while len(seen) < UNDER_WAY_MAX:
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert seen == list(range(UNDER_WAY_MAX))
+        may_end.set()
+    assert seen == list(range(3 * UNDER_WAY_MAX))
 
 
 @running

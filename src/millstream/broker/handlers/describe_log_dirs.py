@@ -25,7 +25,7 @@ async def handle(
         return DescribeLogDirsResponse(error_code=KafkaCode.NONE, results=[failed])
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     wanted = await _wanted(node, turns, request, body)
-    async for partition in turns.each(request, wanted):
+    async for partition in turns.each_in_line(request, wanted):
         where = partition.topic_partition
         by_topic.setdefault(where.topic, []).append(
             DescribeLogDirsPartition(
@@ -59,7 +59,7 @@ async def _wanted(
     )
     return [
         partition
-        async for where in turns.each(request, named)
+        async for where in turns.each_in_line(request, named)
         if (partition := node.partitions.find(*where)) is not None
     ]
 

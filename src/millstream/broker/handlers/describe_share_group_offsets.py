@@ -47,7 +47,7 @@ async def handle(
 ) -> DescribeShareGroupOffsetsResponse:
     groups = [
         await _describe(sharing, node, turns, permissions, request, wanted)
-        async for wanted in turns.each(request, body.groups)
+        async for wanted in turns.each_in_line(request, body.groups)
     ]
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
@@ -77,7 +77,7 @@ async def _describe(
             topics = wanted.topics
         answer.topics = [
             await _topic(sharing, node, turns, permissions, request, group_id, topic)
-            async for topic in turns.each(request, topics)
+            async for topic in turns.each_in_line(request, topics)
         ]
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
@@ -120,11 +120,13 @@ async def _topic(
         return ShareOffsetsTopic(
             topic_name=wanted.topic_name,
             topic_id=NO_TOPIC_ID,
-            partitions=[_refused(number, why) async for number in turns.each(request, numbers)],
+            partitions=[
+                _refused(number, why) async for number in turns.each_in_line(request, numbers)
+            ],
         )
     count = len(topic.partitions)
     rows: list[ShareOffsetsPartition] = []
-    async for part in turns.each(request, _parts(numbers)):
+    async for part in turns.each_in_line(request, _parts(numbers)):
         there = [number for number in part if 0 <= number < count]
         known = await _partitions(sharing, node, group_id, topic, there)
         rows += [known.get(number) or _refused(number, unknown) for number in part]

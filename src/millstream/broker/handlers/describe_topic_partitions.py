@@ -70,7 +70,7 @@ async def _answer_page(
     if cursor is not None:
         start, first_index = cursor.topic_name, max(cursor.partition_index, 0)
     topics: list[DescribedTopic] = []
-    async for name in turns.each(request, names):
+    async for name in turns.each_in_line(request, names):
         index = first_index if name == start else 0
         if room == 0:
             return _answer(

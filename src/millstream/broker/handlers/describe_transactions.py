@@ -28,7 +28,7 @@ async def handle(
     return DescribeTransactionsResponse(
         transaction_states=[
             await _one(transactions, permissions, request, name)
-            async for name in turns.each(request, wanted)
+            async for name in turns.each_in_line(request, wanted)
         ]
     )
 

@@ -24,7 +24,7 @@ async def handle(
     )
     wanted = list(named) or [user for user, _ in logins.scram.users()]
     results = []
-    async for user in turns.each(request, wanted):
+    async for user in turns.each_in_line(request, wanted):
         results.append(_describe(logins, user, is_named_twice=named[user] > 1))
     return DescribeUserScramCredentialsResponse(error_code=KafkaCode.NONE, results=results)
 

@@ -100,7 +100,7 @@ async def _handle_large(parts: Parts, request: Request, cursor: Cursor, size_byt
     turns = parts.turns
     release = request.connection.hold_memory(size_bytes)
     try:
-        async with turns.large_request():
+        async with turns.large_request(request):
             stop_if_abandoned(request)
             body = await turns.in_thread(partial(read_fetch_request, cursor, request.version))
     finally:

@@ -19,24 +19,21 @@ async def handle(
     request: Request,
     body: ListGroupsRequest,
 ) -> ListGroupsResponse:
-    try:
-        shards = await groups.active_shards()
-    except KafkaError as error:
-        return ListGroupsResponse(error_code=error.code, groups=[])
     sees_all = permissions.allows_cluster(request)
-    return ListGroupsResponse(
-        error_code=KafkaCode.NONE,
-        groups=[
+    try:
+        listed = [
             ListGroupsGroup(
                 group_id=row.group_id,
                 protocol_type=row.protocol_type,
                 group_state=row.state,
                 group_type=row.type,
             )
-            async for shard in turns.each(request, shards)
+            async for shard in turns.each_in_line(request, await groups.active_shards())
             for row in admin.list_groups(
-                shard.state, states=body.states_filter, types=body.types_filter
+                shard.listed_state(), states=body.states_filter, types=body.types_filter
             )
             if sees_all or permissions.allows(request, ResourceType.GROUP, row.group_id)
-        ],
-    )
+        ]
+    except KafkaError as error:
+        return ListGroupsResponse(error_code=error.code, groups=[])
+    return ListGroupsResponse(error_code=KafkaCode.NONE, groups=listed)

@@ -53,23 +53,24 @@ async def handle(
     text = body.transactional_id_pattern
     try:
         pattern = compile_pattern(text) if text else None
-        shards = await transactions.shards.active()
+        now_ms = node.clock.now_ms()
+        found = [
+            transaction
+            for shard in await transactions.shards.active()
+            async for transaction in turns.each_in_line(
+                request, list(shard.listed_state().transactions.values())
+            )
+            if (not states or state_name(transaction.stored) in states)
+            and (not producer_ids or transaction.stored.producer_id in producer_ids)
+            and (body.duration_filter < 0 or _is_older(transaction, body.duration_filter, now_ms))
+        ]
     except KafkaError as error:
         return _answer(error.code, unknown, [])
-    now_ms = node.clock.now_ms()
-    found = [
-        transaction
-        for shard in shards
-        async for transaction in turns.each(request, list(shard.state.transactions.values()))
-        if (not states or state_name(transaction.stored) in states)
-        and (not producer_ids or transaction.stored.producer_id in producer_ids)
-        and (body.duration_filter < 0 or _is_older(transaction, body.duration_filter, now_ms))
-    ]
     if pattern is not None:
         found = await _matching(turns, request, pattern, found)
     found = [
         transaction
-        async for transaction in turns.each(request, found)
+        async for transaction in turns.each_in_line(request, found)
         if permissions.allows(request, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
     ]
     return _answer(KafkaCode.NONE, unknown, found)

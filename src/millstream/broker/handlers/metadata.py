@@ -133,7 +133,7 @@ async def _create_and_answer(
     failed = {**await topics.auto_create([n for n in missing if n not in refused]), **refused}
     operations = _operations(permissions, request, body)
     shown = []
-    async for topic in turns.each(request, wanted):
+    async for topic in turns.each_in_line(request, wanted):
         error = failed.get(topic.name or "")
         # If another client created the topic at the same moment, it exists now.
         if error is not None and topic.name not in node.image.topics:

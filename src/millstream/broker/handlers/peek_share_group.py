@@ -49,7 +49,7 @@ async def handle(
     )
     try:
         permissions.require(request, ResourceType.GROUP, body.group_id)
-        async for wanted in turns.each(request, body.topics):
+        async for wanted in turns.each_in_line(request, body.topics):
             permissions.require(request, ResourceType.TOPIC, wanted.topic)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
@@ -65,7 +65,7 @@ async def handle(
             key=lambda named: (named[0], named[1].partition),
         ),
     )
-    async for topic, row in turns.each(request, rows):
+    async for topic, row in turns.each_in_line(request, rows):
         partition = node.partitions.find(topic, row.partition)
         if partition is None or not partition.is_leader or partition.offline_reason:
             continue

@@ -132,7 +132,7 @@ async def _append_large(
         body = read_produce_request(Cursor(frame, start, _READ_AT_ONCE_MAX), request.version)
     except TooManyElements:
         cursor = Cursor(frame, start, BATCHES_MAX, each=turns.pace(request))
-        async with turns.large_request():
+        async with turns.large_request(request):
             body = await turns.in_thread(partial(read_produce_request, cursor, request.version))
     _resolve_topic_ids(parts, body)
     if body.transactional_id is not None:

@@ -139,7 +139,7 @@ class Dispatcher:
         turns = self._services.turns
         release = request.connection.hold_memory(size_bytes)
         try:
-            async with turns.large_request():
+            async with turns.large_request(request):
                 stop_if_abandoned(request)
                 turns.long_answers.begin(request)
                 body = await turns.in_thread(read)

@@ -26,6 +26,13 @@ class LongAnswers:
         # Requests that wait, first come, first served. No line is empty.
         self._lines: dict[_Kind, deque[asyncio.Future[None]]] = {}
 
+    async def enter(self, request: Request) -> None:
+        """`begin`, for a request of which nobody knew it before a part was done. Once those before
+        have ended: all of them may have come in the same moment."""
+        if not request.is_long and self.must_wait(request):
+            await self._stand_in_line(_kind(request))
+        self.begin(request)
+
     def begin(self, request: Request) -> None:
         """Its answer takes several turns; `end` has to follow."""
         if not request.is_long:
@@ -79,6 +86,9 @@ class LongAnswers:
             raise
 
     def _let_next_in(self, kind: _Kind) -> None:
+        if self._under_way.get(kind, 0) >= UNDER_WAY_MAX:
+            # One came in between, and will let in the next when it ends.
+            return
         line = self._lines.get(kind)
         while line:
             place = line.popleft()

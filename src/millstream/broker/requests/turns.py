@@ -67,9 +67,15 @@ class Turns:
         return self._turn.locked() or self._thread.locked()
 
     @asynccontextmanager
-    async def large_request(self) -> AsyncIterator[None]:
+    async def large_request(self, request: Request) -> AsyncIterator[None]:
         """To be held by a request with thousands of elements. The next may begin when what is left
-        of this one is freed, and not before: else their memory adds up."""
+        of this one is freed, and not before: else their memory adds up.
+
+        Other nodes do not wait: those who hold it may wait for what a follower is about to fetch.
+        """
+        if request.connection.proved_node_id >= 0:
+            yield
+            return
         await self._large_requests.acquire()
         try:
             yield
@@ -124,6 +130,16 @@ class Turns:
         for item in items:
             yield item
             if time.perf_counter() > ends_at:
+                ends_at = await self._next_turn(request, _turn_end)
+
+    async def each_in_line(self, request: Request, items: Iterable[Item]) -> AsyncIterator[Item]:
+        """As `each`, where the answer may be large: goes on after the first turn when few long
+        answers are under way. Not while something is held that one of them may wait for."""
+        ends_at = _turn_end(FIRST_TURN_SECONDS_MAX)
+        for item in items:
+            yield item
+            if time.perf_counter() > ends_at:
+                await self.long_answers.enter(request)
                 ends_at = await self._next_turn(request, _turn_end)
 
     async def _next_turn(
