@@ -322,9 +322,7 @@ async def test_few_large_answers_go_on_at_a_time(request_of: Request) -> None:
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         for number in range(3 * UNDER_WAY_MAX):
             group.create_task(show(number))
-        while len(seen) < UNDER_WAY_MAX:
-            await asyncio.sleep(0)
-        for _ in range(50):
+        for _ in range(100):
             await asyncio.sleep(0)
         assert seen == list(range(UNDER_WAY_MAX))
         may_end.set()
