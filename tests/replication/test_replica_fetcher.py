@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
+import pytest
+
 from millstream.client.aio import Connection
 from millstream.clock import Clock, SystemClock
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, NoSpace
 from millstream.model import TopicPartition
 from millstream.replication.busy_and_quiet import QuietRule
 from millstream.replication.fetch_connection import FetcherNode, FetcherSettings
@@ -33,6 +36,10 @@ Answer = Callable[[FetchRequest], list[FetchResult] | None]
 
 async def believed(connection: Connection) -> None:
     """The other end knows this node without a proof."""
+
+
+async def checkpointed() -> None:
+    """The checkpoints are on the disk."""
 
 
 class Leader:
@@ -100,13 +107,11 @@ async def following_of(
     quiet_rule: QuietRule | None = None,
     prove: Callable[[Connection], Awaitable[None]] = believed,
     heard: Callable[[int], None] = lambda leader_id: None,
+    checkpoint: Callable[[], Awaitable[None]] = checkpointed,
 ) -> AsyncIterator[tuple[Leader, ReplicaFetchers]]:
     leader = Leader(answer)
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
     address = server.sockets[0].getsockname()[:2]
-
-    async def checkpoint() -> None:
-        return None
 
     fetchers = ReplicaFetchers(
         FetcherNode(
@@ -227,6 +232,61 @@ def test_following_goes_on_after_an_answer_that_nobody_expected() -> None:
             assert copy.log.next_offset == 1
 
     asyncio.run(scenario())
+
+
+async def follow_behind(
+    failing: ReplicatedPartition,
+    refused: Callable[[], FetchResult],
+    checkpoint: Callable[[], Awaitable[None]] = checkpointed,
+) -> None:
+    """Follow a partition whose answers are always behind those of one that fails, and pauses."""
+    source, other = leading(), follower()
+    other.topic_partition = TopicPartition("t", 1)
+    produce(source)
+    failures = 0
+
+    def answer(request: FetchRequest) -> list[FetchResult]:
+        nonlocal failures
+        wanted = {each.index: each for each in request.topics[0].partitions}
+        failures += 0 in wanted
+        results = [refused()] if 0 in wanted else []
+        return [*results, result_from(source, request, wanted[1])]
+
+    async with following_of(answer, checkpoint=checkpoint) as (node, fetchers):
+        fetchers.follow(failing, 1)
+        fetchers.follow(other, 1)
+        async with asyncio.timeout(10):
+            while source.high_watermark == 0 or failures < 4:
+                await node.asked(len(node.requests) + 1)
+        assert other.log.next_offset == 1
+        assert failures < len(node.requests)
+        assert node.connections == 1
+
+
+def test_an_answer_that_nobody_expected_does_not_hold_up_the_other_partitions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # A code of a later version, for example.
+    asyncio.run(follow_behind(follower(), lambda: FetchResult(0, 9_999)))
+    [told] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert told.getMessage() == "cannot follow t-0; it is tried again"
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_hold_up_the_other_partitions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = replica(2, may_cut=lambda where, offset: False)
+    failing.apply(role(), now_ms=0)
+
+    async def fail() -> None:
+        raise NoSpace("the disk is full")
+
+    def refused() -> FetchResult:
+        return FetchResult(0, KafkaCode.OFFSET_OUT_OF_RANGE, log_start_offset=5)
+
+    asyncio.run(follow_behind(failing, refused, fail))
+    [told] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert told.getMessage() == "cannot follow t-0; it is tried again"
 
 
 def test_a_leader_for_which_this_node_is_dead_is_not_heard() -> None:

@@ -158,9 +158,13 @@ class ReplicaFetcher:
             if found is None:
                 continue
             partition, position = found
-            step = self._take_one(partition, position, fetched)
-            if isinstance(step, CheckpointFirst):
-                await self._node.checkpoint()
+            try:
+                step = self._take_one(partition, position, fetched)
+                if isinstance(step, CheckpointFirst):
+                    await self._node.checkpoint()
+            except Exception as error:
+                self._skip(partition, error)
+                continue
             if fetched.records:
                 self._node.took(partition, len(fetched.records))
                 counted = self._node.wait_counted(partition)
@@ -175,6 +179,19 @@ class ReplicaFetcher:
             if taken_bytes >= BYTES_PER_TURN:
                 taken_bytes = 0
                 await asyncio.sleep(0)
+
+    def _skip(self, partition: ReplicatedPartition, error: Exception) -> None:
+        """It may fail like this each time: the partitions behind it in the response are followed
+        all the same."""
+        if partition not in self._partitions:
+            # It was left meanwhile.
+            return
+        problem = repr(error)
+        if self._problems.get(partition) != problem:
+            log.exception("cannot follow %s; it is tried again", partition.topic_partition)
+        self._problems[partition] = problem
+        self._pause(partition)
+        self._note(partition)
 
     def _note(self, partition: ReplicatedPartition) -> None:
         """Something happened: a quiet partition is fetched with the busy ones, at once, because
@@ -207,13 +224,12 @@ class ReplicaFetcher:
                 log.warning("cannot follow %s: %s", partition.topic_partition, error)
             self._problems[partition] = str(error)
             step = BackOff(error.code)
-        else:
-            self._problems.pop(partition, None)
         if isinstance(step, BackOff):
             log.debug("%s: the leader answers %s", partition.topic_partition, step.code.name)
             self._pause(partition)
-        else:
+        elif not isinstance(step, CheckpointFirst):
             self._paused.pop(partition, None)
+            self._problems.pop(partition, None)
         return step
 
     def _pause(self, partition: ReplicatedPartition) -> None:
