@@ -7,6 +7,7 @@ from dataclasses import replace
 from millstream.cluster import controller as controller_module
 from millstream.cluster import znodes
 from millstream.cluster.leader_balance import LeaderBalance
+from millstream.cluster.observer import ImageChange
 from millstream.cluster.stores.store import Check, Create, Delete, Put, UnknownOutcome
 from millstream.model import TopicPartition
 from tests.cluster.world import World, run, until
@@ -638,6 +639,17 @@ def test_an_error_that_nobody_expects_ends_no_controller(monkeypatch, caplog):
 
     run(scenario)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_change_that_is_told_again_may_name_topics_that_are_gone():
+    async def scenario(world: World):
+        first, *_ = await three_with_a_topic(world, (2, 1, 3))
+        controller = first.membership._controller
+        await until(lambda: controller._due == set())
+        controller._image_changed(ImageChange(created=("gone", "t"), configs=("gone",)))
+        assert controller._due == {TopicPartition("t", 0)}
+
+    run(scenario)
 
 
 def test_leaders_return_to_a_node_that_is_back_within_one_check():

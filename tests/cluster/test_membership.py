@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from millstream.cluster import joining, membership, znodes
+from millstream.cluster import observer as observer_module
 from millstream.cluster.membership import Outdated
 from millstream.cluster.observer import Observer
 from millstream.cluster.stores.store import (
@@ -290,6 +291,46 @@ def test_a_zombie_leader_writes_nothing():
         await world.outside.commit([Put("/brokers/epochs/1", data, 1)])
         with pytest.raises(Outdated):
             await zombie.change_isr(WHERE, state, (1, 2), {})
+
+    run(scenario)
+
+
+def test_a_part_of_a_node_that_fails_is_told_again_and_hides_nothing_from_the_next(monkeypatch):
+    monkeypatch.setattr(observer_module, "_ERROR_SECONDS", 0)
+
+    async def scenario(world: World):
+        [node] = await world.start(1)
+        behind = Node(world, 1)
+        node.membership.subscribe(behind)
+        told = []
+
+        def fail_once(change):
+            told.append(change.created)
+            if told.count(("t",)) == 1:
+                raise ZeroDivisionError
+
+        node.image_changed = fail_once
+        await world.make_topic((1,))
+        await until(lambda: told.count(("t",)) == 2)
+        assert ("t",) in [change.created for change in behind.changes]
+
+    run(scenario)
+
+
+def test_a_node_comes_back_though_a_part_of_it_fails_when_it_is_fenced():
+    async def scenario(world: World):
+        [node] = await world.start(1)
+        behind = Node(world, 1)
+        node.membership.subscribe(behind)
+
+        def fail(reason):
+            raise ZeroDivisionError
+
+        node.fenced = fail
+        node.sessions[-1].expire()
+        await until(lambda: node.membership.is_fenced)
+        await until(lambda: not node.membership.is_fenced)
+        assert behind.told[0].startswith("fenced")
 
     run(scenario)
 

@@ -198,29 +198,78 @@ def test_a_write_of_a_topic_cannot_be_based_on_an_older_image():
     asyncio.run(scenario())
 
 
+async def create(store: MemoryStore, name: str, number: int) -> None:
+    topic = TopicState(name, uuid.UUID(int=number), [state(1)])
+    await store.commit(list(znodes.create_topic(topic, controller_epoch=1)))
+
+
 def test_an_error_that_nobody_expects_ends_no_observer(monkeypatch, caplog):
     monkeypatch.setattr(observer_module, "_ERROR_SECONDS", 0)
 
     async def scenario():
-        store = MemoryTree().open_session()
-        await store.commit([Create(path) for path in znodes.BASE_PATHS])
-        await store.commit([Create(znodes.CONTROLLER_EPOCH, b"1")])
-        observer = Observer(store, ClusterImage())
-        await observer.start()
-        changes: list[ImageChange] = []
+        store, observer = await observed(1)
+        children = store.children
 
-        def fail_once(change: ImageChange) -> None:
-            changes.append(change)
-            if len(changes) == 1:
-                raise ZeroDivisionError
+        async def fail_once(path, on_change=None):
+            store.children = children
+            raise ZeroDivisionError
 
-        observer.listeners.append(fail_once)
-        for number, name in enumerate(("t", "u"), start=1):
-            topic = TopicState(name, uuid.UUID(int=number), [state(1)])
-            await store.commit(list(znodes.create_topic(topic, controller_epoch=1)))
-            await until(lambda number=number: len(changes) == number)
-        assert changes[1].created == ("u",)
+        store.children = fail_once
+        await create(store, "u", 8)
+        await until(lambda: "u" in observer.image.topics)
         await observer.stop()
 
     asyncio.run(scenario())
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_listener_that_fails_is_told_again_and_hides_nothing_from_the_next(monkeypatch, caplog):
+    monkeypatch.setattr(observer_module, "_ERROR_SECONDS", 0)
+
+    async def scenario():
+        store, observer = await observed(1)
+        told: list[ImageChange] = []
+        told_next: list[ImageChange] = []
+
+        def fail_twice(change: ImageChange) -> None:
+            told.append(change)
+            if len(told) < 3:
+                raise ZeroDivisionError
+
+        observer.listeners += [fail_twice, told_next.append]
+        [deleted] = observer.image.topics.values()
+        await store.commit([*znodes.delete_topic(deleted)])
+        await until(lambda: told)
+        # A deletion is not told again: there may be another topic of that name.
+        await create(store, "t", 8)
+        await until(lambda: len(told) == 3)
+        assert [change.created for change in told] == [(), ("t",), ("t",)]
+        assert [len(change.deleted) for change in told] == [1, 0, 0]
+        assert [change.created for change in told_next] == [(), ("t",)]
+        await observer.stop()
+
+    asyncio.run(scenario())
+    assert caplog.text.count("could not be followed here") == 2
+
+
+def test_a_listener_that_has_gone_is_not_told_again(monkeypatch):
+    monkeypatch.setattr(observer_module, "_ERROR_SECONDS", 0)
+
+    async def scenario():
+        store, observer = await observed(1)
+        told: list[ImageChange] = []
+
+        def fail(change: ImageChange) -> None:
+            told.append(change)
+            observer.listeners.remove(fail)
+            raise ZeroDivisionError
+
+        observer.listeners.append(fail)
+        await create(store, "u", 8)
+        await until(lambda: told)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(told) == 1
+        await observer.stop()
+
+    asyncio.run(scenario())

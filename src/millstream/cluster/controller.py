@@ -190,7 +190,8 @@ class Controller:
             self._due = None
         elif self._due is not None:
             self._due.update(change.partitions)
-            for name in (*change.created, *change.configs):
+            # A change that is told again may name topics that are gone.
+            for name in self._image.topics.keys() & {*change.created, *change.configs}:
                 count = len(self._image.topics[name].partitions)
                 self._due.update(TopicPartition(name, number) for number in range(count))
         self._is_due.set()

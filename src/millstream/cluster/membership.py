@@ -23,7 +23,7 @@ from millstream.cluster.controller import Controller, OnWritten, Policy
 from millstream.cluster.departed import Departed
 from millstream.cluster.joining import Session
 from millstream.cluster.lease import Lease
-from millstream.cluster.observer import ImageChange, Observer
+from millstream.cluster.observer import ImageChange, Observer, tell
 from millstream.cluster.port_watch import PortWatch
 from millstream.cluster.state import (
     NO_BROKER_EPOCH,
@@ -277,7 +277,7 @@ class Membership:
         if change.partitions or change.created:
             self._tell_log_ends_if_asked()
         for listener in self._listeners:
-            listener.image_changed(change)
+            tell(listener.image_changed, change, is_over=lambda: self._has_left)
 
     def _check_handled(self) -> None:
         if self.image.handled.get(self._broker_id) == self._epoch:
@@ -318,7 +318,11 @@ class Membership:
         self.broker_epoch = NO_BROKER_EPOCH
         self.lease.end()
         for listener in self._listeners:
-            listener.fenced(reason)
+            try:
+                listener.fenced(reason)
+            except Exception:
+                # Nothing else would bring the node back.
+                log.exception("not everything has heard that node %d is fenced", self._broker_id)
         self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
 
     async def _rejoin(self) -> None:

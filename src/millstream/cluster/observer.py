@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from millstream.cluster import znodes
@@ -64,12 +64,15 @@ class ImageChange:
         return self == ImageChange()
 
 
+OnChanged = Callable[[ImageChange], None]
+
+
 class Observer:
     """The view of one session. `listeners` are notified of every change, on the loop."""
 
     def __init__(self, store: CoordinationStore, image: ClusterImage) -> None:
         self.image = image
-        self.listeners: list[Callable[[ImageChange], None]] = []
+        self.listeners: list[OnChanged] = []
         self._store = store
         # In the order of the hints: the controller first writes what has no leader.
         self._marks: dict[Mark, None] = {}
@@ -265,7 +268,10 @@ class Observer:
         self._enter_acls(found)
         if not change.is_empty:
             for listener in tuple(self.listeners):
-                listener(change)
+                self._tell(listener, change)
+
+    def _tell(self, listener: OnChanged, change: ImageChange) -> None:
+        tell(listener, change, is_over=lambda: listener not in self.listeners)
 
     def _enter_topics(self, found: Found) -> ImageChange:
         deleted: list[TopicState] = []
@@ -364,6 +370,24 @@ class Observer:
         self.image.controller_epoch = read.epoch
         self.image.controller_epoch_version = read.epoch_version
         return is_new
+
+
+def tell(listener: OnChanged, change: ImageChange, *, is_over: Callable[[], bool]) -> None:
+    """Tell one listener. If it fails, it is told again until it is over: the image has changed,
+    and no later change would bring it to what it missed."""
+    try:
+        listener(change)
+    except Exception:
+        log.exception("a change of the cluster could not be followed here; it is told again")
+        # Without the deletions: by then there may be other topics of the same names.
+        again = replace(change, deleted=())
+
+        def tell_again() -> None:
+            if not is_over():
+                tell(listener, again, is_over=is_over)
+
+        if not again.is_empty:
+            asyncio.get_running_loop().call_later(_ERROR_SECONDS, tell_again)
 
 
 def log_failure(task: "asyncio.Task[None]") -> None:

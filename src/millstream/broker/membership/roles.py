@@ -55,7 +55,11 @@ class Roles:
 
     def image_changed(self, change: ImageChange) -> None:
         for topic in change.deleted:
-            self._topics.forget(topic)
+            try:
+                self._topics.forget(topic)
+            except Exception:
+                # Deletions are told only once, so each must be heard.
+                log.exception("not everything has heard that topic %s is deleted", topic.name)
         for name in change.created:
             self.open_topic(name)
             for call in self.on_created:
