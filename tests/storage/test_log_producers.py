@@ -1,8 +1,10 @@
 """Producer state of one log: read when needed, written down, and dropped when the log is cut."""
 
+import errno
+
 import pytest
 
-from millstream.errors import KafkaCode, KafkaError
+from millstream.errors import KafkaCode, KafkaError, LogDirFailed
 from millstream.storage import snapshots
 from millstream.storage.log_producers import LogProducers
 from millstream.storage.producer_budget import ProducerBudget
@@ -62,6 +64,24 @@ def test_a_cut_takes_back_what_producers_wrote_and_their_snapshots() -> None:
     producer = log.producers.states.get(9)
     assert producer is not None
     assert producer.last_sequence == 0
+
+
+def test_a_snapshot_that_cannot_be_removed_after_a_cut_is_a_failure_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryFileSystem()
+    log = open_log(disk)
+    append(log, batch(2, producer_id=9, sequence=0))
+    log.producers.snapshot()
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EIO, "cannot remove")
+
+    monkeypatch.setattr(disk, "remove", fail)
+    with pytest.raises(LogDirFailed):
+        log.truncate_to(0)
+    assert log.next_offset == 0
+    assert log.producers.states.get(9) is None
 
 
 @pytest.mark.parametrize("was_killed", [True, False])

@@ -228,6 +228,7 @@ def test_where_a_reader_stopped_is_forgotten_when_the_segment_is_cut() -> None:
     assert found is not None
     position, size_bytes = found
     # Offset 10 is where it would go on.
+    segment.prepare_truncation(position - 2 * size_bytes, 7)
     segment.truncate(position - 2 * size_bytes, 7)
     assert segment.find(10) is None
     assert segment.find(6) == scan_for_offset(segment, 6)

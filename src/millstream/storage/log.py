@@ -373,7 +373,10 @@ class Log:
         self.high_watermark = min(self.high_watermark, next_offset)
         self.unsynced.cut(next_offset)
         self.epochs.truncate_end(next_offset)
-        self.producers.cut(next_offset)
+        try:
+            self.producers.cut(next_offset)
+        except OSError as error:
+            raise storage_failure(error, self.directory) from error
         self.epochs.save_if_changed()
 
     def delete_records_before(self, offset: int) -> int:

@@ -88,8 +88,8 @@ class LogProducers:
 
     def cut(self, next_offset: int) -> None:
         """The log now ends at `next_offset`, earlier than before."""
-        self._snapshots.remove_after(next_offset)
         self._states = None
+        self._snapshots.remove_after(next_offset)
 
     def snapshot(self) -> None:
         """Write the state, as of the end of the log. Raises OSError."""

@@ -167,25 +167,31 @@ class Segment:
         if self.aborted.entries.count:
             self.aborted.entries.flush()
 
-    def truncate(self, position: int, next_offset: int) -> None:
-        """Cut the file at a batch boundary; `next_offset` is where it then ends."""
-        self.file.truncate(position)
-        self.forget_recent()
+    def prepare_truncation(self, position: int, next_offset: int) -> None:
+        """Read what `truncate` needs. If that fails, the indexes may lack their newest entries;
+        everything else is as it was."""
         self.index.truncate_to_position(position)
         self.times.truncate_to_offset(next_offset)
+        self._load_tail_before(position)
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Cut the file at a batch boundary; `next_offset` is where it then ends. Once it has begun,
+        it must not fail and be tried again later. Call `prepare_truncation` before."""
+        self.file.truncate(position)
+        self.forget_recent()
         self.aborted.truncate_to_offset(next_offset)
-        self._is_max_timestamp_known = False
         self.first_timestamp_ms = None
-        self.load_tail()
 
     # Reading
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchView]]:
-        """Position and header of each batch from `position`, a batch boundary, to the end.
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchView]]:
+        """Position and header of each batch from `position`, a batch boundary, to the end of the
+        file or to another boundary.
 
         The views hold the header only, not the records.
         """
-        end = self.file.size_bytes
+        if end is None:
+            end = self.file.size_bytes
         chunk = memoryview(b"")
         chunk_start = 0
         while position < end:
@@ -361,38 +367,46 @@ class Segment:
 
         Raises CorruptLog if the file does not end with a whole batch.
         """
+        return self._load_tail_before(self.size_bytes)
+
+    def _load_tail_before(self, end: int) -> BatchView | None:
+        """As `load_tail`, for a file that will end at `end`. The indexes already do."""
         last = self.index.last()
-        if last is not None and not (self._entry_fits(*last) and self._rest_is_short(last[1])):
-            return self.rebuild_indexes()
-        if last is None and self.size_bytes > self._gap_bytes_max():
-            return self.rebuild_indexes()
+        if last is not None and not (self._entry_fits(*last) and self._rest_is_short(last[1], end)):
+            return self._rebuild_indexes_before(end)
+        if last is None and end > self._gap_bytes_max():
+            return self._rebuild_indexes_before(end)
         start = 0 if last is None else last[1]
         newest = self.times.last()
         if newest is None and start:
-            return self.rebuild_indexes()
+            return self._rebuild_indexes_before(end)
         if newest is not None and not self._covers(newest, end=start):
-            return self.rebuild_indexes()
-        self.max_timestamp_ms, self.max_timestamp_offset = newest or (-1, self.base_offset)
-        self._is_max_timestamp_known = True
+            return self._rebuild_indexes_before(end)
+        if (self.index.last(), self.times.last()) != (last, newest):
+            # That check found damage, and has rebuilt them from the whole file.
+            return self._rebuild_indexes_before(end)
         self.times.load()
+        max_timestamp_ms, max_timestamp_offset = newest or (-1, self.base_offset)
         batch = None
-        for _, batch in self.headers(start):
-            if batch.max_timestamp_ms > self.max_timestamp_ms:
-                self.max_timestamp_ms = batch.max_timestamp_ms
-                self.max_timestamp_offset = batch.last_offset
-        self.bytes_since_entry = self.size_bytes - start
+        for _, batch in self.headers(start, end):
+            if batch.max_timestamp_ms > max_timestamp_ms:
+                max_timestamp_ms = batch.max_timestamp_ms
+                max_timestamp_offset = batch.last_offset
+        self.max_timestamp_ms, self.max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
+        self._is_max_timestamp_known = True
+        self.bytes_since_entry = end - start
         self.index_entries = self.index.count
         return batch
 
     def _gap_bytes_max(self) -> int:
         return _GAP_INTERVALS_MAX * self.index_interval_bytes
 
-    def _rest_is_short(self, position: int) -> bool:
+    def _rest_is_short(self, position: int, end: int) -> bool:
         """Whether the log after the last entry is what an index may leave uncovered."""
-        if self.size_bytes - position <= self._gap_bytes_max():
+        if end - position <= self._gap_bytes_max():
             return True
         batch = next(self.headers(position))[1]
-        return self.size_bytes - position - batch.size_bytes <= self._gap_bytes_max()
+        return end - position - batch.size_bytes <= self._gap_bytes_max()
 
     def _rebuild_once(self) -> bool:
         """Rebuild the indexes, unless that was already done: then they are right."""
@@ -403,10 +417,13 @@ class Segment:
 
     def rebuild_indexes(self) -> BatchView | None:
         """Read all headers and write both indexes as if appended now; return the last batch."""
+        return self._rebuild_indexes_before(self.size_bytes)
+
+    def _rebuild_indexes_before(self, end: int) -> BatchView | None:
         self._has_rebuilt = True
         builder = IndexBuilder(self.base_offset, self.index_interval_bytes)
         batch = None
-        for position, batch in self.headers():
+        for position, batch in self.headers(0, end):
             builder.add(position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
         self.adopt_indexes(builder)
         return batch

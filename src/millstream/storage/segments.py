@@ -6,8 +6,10 @@ deleted, a cut removes the newest. The offsets of a log belong to the log itself
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import overload
 
+from millstream.errors import LogDirFailed, NoSpace
 from millstream.storage.aborted_index import AbortedTransaction
 from millstream.storage.files import DescriptorCache, LogFile
 from millstream.storage.segment import Segment
@@ -124,26 +126,39 @@ class Segments(Sequence[Segment]):
         """Drop everything from `offset` on, with the batch that contains it; return the log end."""
         number = self.number_of(offset)
         segment = self.all[number]
-        # Read before anything is removed: a disk error leaves the log as it was.
+        # All is read before anything is removed: a disk error leaves the log as it was.
         found = segment.find(offset)
         if found is not None:
             position, _ = found
             base_offset = next(segment.headers(position))[1].base_offset
             offset = min(offset, base_offset)
+            segment.prepare_truncation(position, offset)
         self._unsynced.truncations += 1
-        self.remove(self.all[number + 1 :], config, 0)
-        self.active = segment
-        if found is not None:
-            segment.truncate(position, offset)
+        with self._all_or_failed():
+            # The newest first: a restart in the middle of it finds no hole.
+            self.remove(self.all[:number:-1], config, 0)
+            self.active = segment
+            if found is not None:
+                segment.truncate(position, offset)
         self._unsynced.files[segment.file] = None
         return offset
 
     def start_again_at(self, offset: int, config: LogConfig) -> None:
         """Drop everything; one empty segment is left."""
         self._unsynced.truncations += 1
-        self.remove(list(self.all), config, 0)
-        self._add(create_segment(self._cache, self._directory, offset, config, now_ms=0))
-        self._snapshots.remove_all()
+        with self._all_or_failed():
+            self.remove(list(self.all), config, 0)
+            self._add(create_segment(self._cache, self._directory, offset, config, now_ms=0))
+            self._snapshots.remove_all()
+
+    @contextmanager
+    def _all_or_failed(self) -> Iterator[None]:
+        """Between these steps the log does not end where it says. So an error ends the use of it,
+        even one of those after which other writes are tried again."""
+        try:
+            yield
+        except (OSError, NoSpace) as error:
+            raise LogDirFailed(f"{self._directory}: it is cut in part: {error}") from error
 
     def schedule_removal(self, file: LogFile) -> None:
         """A file that belongs to no segment is deleted by the next sweep."""
