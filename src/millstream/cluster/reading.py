@@ -2,13 +2,18 @@
 
 Knows where everything is stored; the observer decides what enters the image. A poll reads
 without watches: they would accumulate where nothing ever changes.
+
+A znode that cannot be decoded is put aside: what it says stays in the image as it was, and all
+others are followed. Only a node that has no image yet does not start: it would take the data of a
+topic that it cannot read for that of a deleted one.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from millstream.cluster import znodes
@@ -22,6 +27,7 @@ from millstream.cluster.state import (
     TopicState,
 )
 from millstream.cluster.stores.store import CoordinationStore, Node, NoNode, OnChange
+from millstream.errors import StartError
 from millstream.model import TopicPartition
 from millstream.security.acl import Entry, ResourcePattern
 from millstream.security.delegation import DelegationToken
@@ -34,6 +40,7 @@ _AGAIN_SECONDS: Final = 0.2
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Present = TypeVar("_Present")
 
 # What to read again: a kind and, for most kinds, which one; "poll" at the end of a poll.
 Mark = tuple[Hashable, ...]
@@ -117,6 +124,15 @@ class Found:
     controller: ControllerNode | None = None
 
 
+class _Unreadable(Exception):
+    """A znode whose content is not what it should be; the cause is the exception's."""
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(path)
+        self.path = path
+        self.version = version
+
+
 class Reader:
     """`mark` is called with what a watch says has changed."""
 
@@ -136,6 +152,10 @@ class Reader:
         # The version of the ACLs in the image; None before the first are: the observer keeps it.
         self.acls_version: int | None = None
         self.tokens_version: int | None = None
+        # Is there no image yet that could keep what cannot be read?
+        self._is_first = image.controller_epoch < 0
+        # The versions of what could not be read, by path: a poll finds it again and again.
+        self._put_aside: dict[str, int] = {}
 
     def _hint(self, *mark: Hashable) -> OnChange:
         return lambda: self._mark(mark)
@@ -144,8 +164,32 @@ class Reader:
         """A change is in progress: reading at once would find it unfinished again."""
         asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._mark, mark)
 
+    def _decoded(
+        self, path: str, node: Node, decode: Callable[[Node], _Result], present: _Present
+    ) -> _Result | _Present:
+        """What is in a znode; what is `present` if that cannot be decoded."""
+        try:
+            return _decode(path, node, decode)
+        except _Unreadable as problem:
+            self._note(problem)
+            return present
+
+    def _note(self, problem: _Unreadable) -> None:
+        """Raises StartError where nothing is known that could stay."""
+        cause = repr(problem.__cause__)
+        if self._is_first:
+            raise StartError(f"{problem.path} in ZooKeeper cannot be read: {cause}") from problem
+        if self._put_aside.get(problem.path) != problem.version:
+            self._put_aside[problem.path] = problem.version
+            log.error("%s cannot be read, and is taken to be as it was: %s", problem.path, cause)
+
     async def read(self, marks: Collection[Mark]) -> Found:
-        """Everything that is marked. Raises CoordinationFailed."""
+        """Everything that is marked. Raises CoordinationFailed; StartError without an image."""
+        found = await self._read(marks)
+        self._is_first = False
+        return found
+
+    async def _read(self, marks: Collection[Mark]) -> Found:
         found = Found()
         for mark in sorted(marks, key=str):
             kind, is_poll = mark[0], mark[-1] == "poll"
@@ -173,8 +217,13 @@ class Reader:
         topics = [str(mark[1]) for mark in marks if mark[0] == "topic"]
         await self._read_topics(found, topics)
         for name in [str(mark[1]) for mark in marks if mark[0] == "config"]:
-            found.configs[name] = await self._config(name)
-        states = [mark for mark in marks if mark[0] == STATE and mark[1] not in found.topics]
+            try:
+                found.configs[name] = await self._config(name)
+            except _Unreadable as problem:
+                self._note(problem)
+        # With their states; others are in the image as they were, and their states may be newer.
+        whole = {n for n, topic in found.topics.items() if topic is None or n in found.entries}
+        states = [mark for mark in marks if mark[0] == STATE and mark[1] not in whole]
         for mark, state in await _in_parts(states, self._state):
             if state is not None:
                 found.states[TopicPartition(str(mark[1]), int(str(mark[2])))] = state
@@ -195,12 +244,19 @@ class Reader:
 
     async def _topic(self, found: Found, name: str) -> TopicState | None:
         """The whole topic; None if it does not exist or is incomplete."""
+        try:
+            return await self._whole_topic(found, name)
+        except _Unreadable as problem:
+            self._note(problem)
+            return self._image.topics.get(name)
+
+    async def _whole_topic(self, found: Found, name: str) -> TopicState | None:
         path = znodes.topic_path(name)
         try:
             node = await self._store.get(path, self._hint("topic", name))
         except NoNode:
             return None
-        entry = znodes.decode_topic(node)
+        entry = _decode(path, node, znodes.decode_topic)
         if entry is None:
             return None
         try:
@@ -208,7 +264,7 @@ class Reader:
                 state
                 for _, state in await _in_parts(
                     range(len(entry.replicas)),
-                    lambda number: self._state_of(name, entry, number),
+                    lambda number: self._state_or_present(name, entry, number),
                 )
             ]
         except NoNode as problem:
@@ -216,9 +272,31 @@ class Reader:
         if None in partitions:
             self._mark_later(("topic", name))
             return None
-        found.entries[name] = entry
         whole = [state for state in partitions if state is not None]
-        return TopicState(name, entry.topic_id, whole, await self._config(name))
+        try:
+            config = await self._config(name)
+        except _Unreadable as problem:
+            present = self._image.topics.get(name)
+            if present is None or present.topic_id != entry.topic_id:
+                raise
+            self._note(problem)
+            config = present.overrides
+        found.entries[name] = entry
+        return TopicState(name, entry.topic_id, whole, config)
+
+    async def _state_or_present(
+        self, name: str, entry: znodes.TopicEntry, number: int
+    ) -> PartitionState | None:
+        """One state that cannot be read does not keep the others of its topic as they were."""
+        try:
+            return await self._state_of(name, entry, number)
+        except _Unreadable as problem:
+            topic = self._image.topics.get(name)
+            present = self._image.partition(name, number)
+            if topic is None or topic.topic_id != entry.topic_id or present is None:
+                raise
+            self._note(problem)
+            return present
 
     async def _without_state(self, name: str, read: Node, missing: str) -> TopicState | None:
         """Deleted while it was read; or a part of it was removed, which must not look like a
@@ -240,6 +318,9 @@ class Reader:
             state = await self._state_of(name, entry, number)
         except NoNode:
             return None
+        except _Unreadable as problem:
+            self._note(problem)
+            return None
         if state is None:
             # Another topic has this name by now.
             self._mark_later(("topic", name))
@@ -250,34 +331,45 @@ class Reader:
     ) -> PartitionState | None:
         path = znodes.partition_state_path(name, number)
         node = await self._store.get(path, self._hint(STATE, name, number))
-        return znodes.decode_partition(node, entry, number)
+        return _decode(path, node, lambda read: znodes.decode_partition(read, entry, number))
 
     async def _config(self, name: str) -> dict[str, str]:
+        path = znodes.topic_config_path(name)
         try:
-            hint = self._hint("config", name)
-            return znodes.decode_config(await self._store.get(znodes.topic_config_path(name), hint))
+            node = await self._store.get(path, self._hint("config", name))
         except NoNode:
             return {}
+        return _decode(path, node, znodes.decode_config)
 
     async def _read_registrations(self, found: Found, is_poll: bool) -> None:
         nodes = await self._all_below(znodes.BROKERS, "brokers", is_poll)
         for broker_id, node in nodes.items():
-            found.registrations[broker_id] = znodes.decode_broker(broker_id, node)
+            decode = partial(znodes.decode_broker, broker_id)
+            present = self._image.brokers.get(broker_id)
+            broker = self._decoded(znodes.broker_path(broker_id), node, decode, present)
+            if broker is not None:
+                found.registrations[broker_id] = broker
         for broker_id in self.registered.keys() - nodes.keys():
             found.registrations[broker_id] = None
 
     async def _read_incarnations(self, found: Found, is_poll: bool) -> None:
         nodes = await self._all_below(znodes.EPOCHS, "epochs", is_poll)
         for broker_id, node in nodes.items():
-            found.incarnations[broker_id] = znodes.decode_incarnation(node)
+            path = znodes.epoch_path(broker_id)
+            incarnation = self._decoded(path, node, znodes.decode_incarnation, None)
+            if incarnation is not None:
+                found.incarnations[broker_id] = incarnation
 
     async def _read_handled(self, found: Found, is_poll: bool) -> None:
         nodes = await self._all_below(znodes.HANDLED, "handled", is_poll)
         for broker_id, node in nodes.items():
-            found.handled[broker_id] = int(node.data)
+            handled = self._decoded(znodes.handled_path(broker_id), node, _number, None)
+            if handled is not None:
+                found.handled[broker_id] = handled
 
     async def _all_below(self, path: str, mark: str, is_poll: bool) -> dict[int, Node]:
-        """The numbered znodes below a path: one per broker, so there are few."""
+        """The numbered znodes below a path: one per broker, so there are few. Others are none of
+        this cluster's."""
         hint = None if is_poll else self._hint(mark)
 
         async def read(name: str) -> Node | None:
@@ -286,18 +378,24 @@ class Reader:
             except NoNode:
                 return None
 
-        nodes = await _in_parts(await self._store.children(path, hint), read)
+        names = await self._store.children(path, hint)
+        nodes = await _in_parts([name for name in names if name.isdecimal()], read)
         return {int(name): node for name, node in nodes if node is not None}
 
     async def _read_broker_configs(self, found: Found, is_poll: bool) -> None:
         hint = None if is_poll else self._hint("broker_configs")
         for name in await self._store.children(znodes.BROKER_CONFIGS, hint):
+            if name != znodes.DEFAULT_BROKER and not name.isdecimal():
+                continue
             broker_id = None if name == znodes.DEFAULT_BROKER else int(name)
+            path = f"{znodes.BROKER_CONFIGS}/{name}"
             try:
-                node = await self._store.get(f"{znodes.BROKER_CONFIGS}/{name}", hint)
+                node = await self._store.get(path, hint)
             except NoNode:
                 continue
-            found.broker_configs[broker_id] = znodes.decode_config(node)
+            config = self._decoded(path, node, znodes.decode_config, None)
+            if config is not None:
+                found.broker_configs[broker_id] = config
 
     async def _read_named_configs(self, found: Found, kind: NamedResource, is_poll: bool) -> None:
         hint = None if is_poll else self._hint(NAMED_CONFIGS, kind)
@@ -305,9 +403,13 @@ class Reader:
         configs = found.named_configs[kind] = {}
         for znode in await self._store.children(root, hint):
             path = f"{root}/{znode}"
+            name = znodes.name_of_config_path(kind, path)
+            present = self._image.named_overrides[kind].get(name)
             with contextlib.suppress(NoNode):
-                config = znodes.decode_config(await self._store.get(path, hint))
-                configs[znodes.name_of_config_path(kind, path)] = config
+                node = await self._store.get(path, hint)
+                config = self._decoded(path, node, znodes.decode_config, present)
+                if config is not None:
+                    configs[name] = config
 
     async def _read_entities(self, found: Found, root: str, is_poll: bool) -> None:
         hint = None if is_poll else self._hint(ENTITIES, root)
@@ -316,7 +418,12 @@ class Reader:
         if is_poll and known is not None and known.version == version:
             return
         # What changes while the tree is read changes the version too, and is read again.
-        options = znodes.decode_entities(await self._store.tree(root))
+        options: dict[ClientEntity, dict[str, str]] = {}
+        for path, node in (await self._store.tree(root)).items():
+            entity = znodes.entity_of_config_path(path)
+            if entity is not None and node.data:
+                present = dict(self._image.client_entities.options_of(entity))
+                options[entity] = self._decoded(path, node, znodes.decode_config, present)
         found.entities[root] = EntitiesBelow(version, options)
 
     async def _read_acls(self, found: Found, is_poll: bool) -> None:
@@ -327,29 +434,45 @@ class Reader:
             return
         # What changes in the meantime changes the version too, and is read again.
         if known is not None and node.version == known + 1:
-            changed = await _in_parts(znodes.decode_acl_changes(node), self._acls_at)
-            entries = {
-                pattern: some
-                for path, some in changed
-                if (pattern := znodes.pattern_of_acl_path(path)) is not None
-            }
-            found.acls = FoundAcls(node.version, False, entries)
-            return
-        entries = znodes.decode_all_acls(await self._store.tree(znodes.LITERAL_ACLS))
-        entries |= znodes.decode_all_acls(await self._store.tree(znodes.PREFIXED_ACLS))
+            paths = self._decoded(znodes.ACL_CHANGES, node, znodes.decode_acl_changes, None)
+            if paths is not None:
+                changed = dict(await _in_parts(paths, self._acls_at))
+                found.acls = FoundAcls(node.version, False, self._acls(changed))
+                return
+        literal = await self._store.tree(znodes.LITERAL_ACLS)
+        prefixed = await self._store.tree(znodes.PREFIXED_ACLS)
+        entries = self._acls({**literal, **prefixed})
         found.acls = FoundAcls(node.version, True, entries)
 
-    async def _acls_at(self, path: str) -> frozenset[Entry]:
+    async def _acls_at(self, path: str) -> Node | None:
         try:
-            return znodes.decode_acls(await self._store.get(path))
+            return await self._store.get(path)
         except NoNode:
-            return frozenset()
+            return None
+
+    def _acls(self, nodes: Mapping[str, Node | None]) -> dict[ResourcePattern, frozenset[Entry]]:
+        found = {}
+        for path, node in nodes.items():
+            pattern = znodes.pattern_of_acl_path(path)
+            if pattern is None:
+                continue
+            if node is None:
+                found[pattern] = frozenset[Entry]()
+            else:
+                present = self._image.acls.entries_of(pattern)
+                found[pattern] = self._decoded(path, node, znodes.decode_acls, present)
+        return found
 
     async def _read_tokens(self, found: Found, is_poll: bool) -> None:
         hint = None if is_poll else self._hint("tokens")
         version = (await self._store.get(znodes.TOKENS, hint)).version
         if not is_poll or version != self.tokens_version:
-            tokens = znodes.decode_tokens(await self._store.tree(znodes.TOKENS))
+            tokens = {}
+            for path, node in (await self._store.tree(znodes.TOKENS)).items():
+                present = self._image.delegation_tokens.tokens.get(path.rpartition("/")[2])
+                token = self._decoded(path, node, znodes.decode_token, present)
+                if token is not None:
+                    tokens[token.token_id] = token
             found.tokens = FoundTokens(version, tokens)
 
     async def _read_controller(self, found: Found, is_poll: bool) -> None:
@@ -360,11 +483,29 @@ class Reader:
             broker_id = -1
             with contextlib.suppress(NoNode):
                 if await self._store.exists(znodes.CONTROLLER, hint):
-                    broker_id = znodes.decode_controller(await self._store.get(znodes.CONTROLLER))
+                    node = await self._store.get(znodes.CONTROLLER)
+                    present = self._image.controller_id
+                    broker_id = self._decoded(
+                        znodes.CONTROLLER, node, znodes.decode_controller, present
+                    )
             before, epoch = epoch, await self._store.get(znodes.CONTROLLER_EPOCH)
             if before.version == epoch.version:
                 break
-        found.controller = ControllerNode(broker_id, int(epoch.data), epoch.version)
+        number = self._decoded(znodes.CONTROLLER_EPOCH, epoch, _number, None)
+        if number is not None:
+            found.controller = ControllerNode(broker_id, number, epoch.version)
+
+
+def _decode(path: str, node: Node, decode: Callable[[Node], _Result]) -> _Result:
+    """Raises _Unreadable, whatever is wrong with the content."""
+    try:
+        return decode(node)
+    except Exception as problem:
+        raise _Unreadable(path, node.version) from problem
+
+
+def _number(node: Node) -> int:
+    return int(node.data)
 
 
 async def _in_parts(
