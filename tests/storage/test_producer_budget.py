@@ -103,3 +103,48 @@ def test_a_log_that_is_gone_does_not_crowd_the_others() -> None:
     log = Log(budget)
     assert all(log.add() for _ in range(50))
     assert not budget.is_crowded()
+
+
+def test_the_room_of_a_log_that_is_gone_is_free_at_once() -> None:
+    budget = ProducerBudget(10_000)
+    gone, log = Log(budget, count=6_000), Log(budget, count=5_000)
+    budget.note_loaded(gone)
+    budget.note_loaded(log)
+    assert not log.add()
+    del gone
+    # Another has come, so that there are as many as before.
+    other = Log(budget)
+    assert other.add()
+    assert log.add()
+
+
+def test_a_log_that_is_gone_crowds_nobody_from_then_on() -> None:
+    budget = ProducerBudget(10_000)
+    gone = Log(budget, count=6_000)
+    budget.note_loaded(gone)
+    assert budget.is_crowded()
+    del gone
+    assert not budget.is_crowded()
+
+
+def test_logs_are_not_counted_again_for_each_refusal() -> None:
+    class CountedLog(Log):
+        counts = 0
+
+        def __len__(self) -> int:
+            self.counts += 1
+            return super().__len__()
+
+    budget = ProducerBudget(10_000)
+    gone, log, other = (
+        Log(budget, count=6_000),
+        Log(budget, count=12_000),
+        CountedLog(budget, count=1),
+    )
+    for each in (gone, log, other):
+        budget.note_loaded(each)
+    del gone, each
+    assert not log.add()
+    before = other.counts
+    assert not any(log.add() for _ in range(90))
+    assert other.counts == before

@@ -17,7 +17,7 @@ from millstream.errors import KafkaCode, KafkaError
 
 # About 200 MB; the default of `millstream.producers.max`.
 NODE_PRODUCERS_MAX: Final = 400_000
-# A count goes through all logs, so it is used for so many new producers.
+# A count goes through all logs, so it is used for so many new producers, unless a log goes.
 _COUNTED_EVERY: Final = 4_000
 
 
@@ -25,6 +25,8 @@ class ProducerBudget:
     def __init__(self, producers_max: int = NODE_PRODUCERS_MAX) -> None:
         self.set_max(producers_max)
         self._holders: WeakValueDictionary[int, Sized] = WeakValueDictionary()
+        # How many of them there were when last counted, and have come since.
+        self._holders_known = 0
         # When last counted: how many there were, and the share of each log that has any.
         self._counted = 0
         self._share = producers_max
@@ -38,7 +40,7 @@ class ProducerBudget:
     def note_loaded(self, holder: Sized) -> None:
         """A log has read which producers it remembers."""
         if len(holder):
-            self._holders[id(holder)] = holder
+            self._hold(holder)
             self._asked += len(holder)
 
     def note_forgotten(self, count: int) -> None:
@@ -47,13 +49,18 @@ class ProducerBudget:
 
     def note_taken(self, holder: Sized) -> None:
         """A log remembers a producer that is new to it, whoever wrote it."""
-        self._holders[id(holder)] = holder
+        self._hold(holder)
         self._asked += 1
+
+    def _hold(self, holder: Sized) -> None:
+        if id(holder) not in self._holders:
+            self._holders[id(holder)] = holder
+            self._holders_known += 1
 
     def admit(self, holder: Sized) -> None:
         """A producer is new to a log. Raises KafkaError where there is no room for it; otherwise
         `note_taken` follows once it is written."""
-        if self._counted + self._asked >= self._max and self._asked >= self._every:
+        if self._counted + self._asked >= self._max and self._is_count_old():
             self._count()
         if self._counted + self._asked >= self._max and len(holder) >= self._share:
             self._asked += 1
@@ -66,10 +73,13 @@ class ProducerBudget:
     def is_crowded(self) -> bool:
         """Is more than half of the room taken, about?"""
         half = self._max // 2
-        if self._counted + self._asked > half and self._asked >= self._every:
-            # Logs may be gone that they were in.
+        if self._counted + self._asked > half and self._is_count_old():
             self._count()
         return self._counted + self._asked > half
+
+    def _is_count_old(self) -> bool:
+        # A log that is gone had room that is free now.
+        return self._asked >= self._every or len(self._holders) < self._holders_known
 
     def _count(self) -> None:
         # The list is made at once: recovery reads logs in threads.
@@ -78,6 +88,7 @@ class ProducerBudget:
         self._counted = sum(counts)
         self._share = self._max // max(len(counts), 1)
         self._asked = 0
+        self._holders_known = len(self._holders)
 
 
 # Of this process, which is one node.
