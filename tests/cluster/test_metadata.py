@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable
@@ -322,20 +323,42 @@ def test_options_of_a_topic_change_one_by_one_or_all_at_once_and_last():
 
 @pytest.mark.parametrize("operation", [ConfigOperation.APPEND, ConfigOperation.SUBTRACT])
 def test_a_long_list_is_changed_in_linear_time(operation):
-    """A request may have 32 KB of it, and the list is as long as requests have made it."""
+    """A request may have 32 KB of it, and the list may be as long as former releases made it."""
     name = "leader.replication.throttled.replicas"
     present = [f"{number}:0" for number in range(80_000)]
     named = [f"{number}:1" for number in range(4_000)]
 
     async def scenario(controller):
         await controller.create_topics([NewTopic("a", configs={name: ",".join(present)})])
-        began = time.thread_time()
-        topic = await controller.alter_topic_configs(
-            "a", [ConfigChange(name, ",".join(named), operation)]
-        )
-        assert time.thread_time() - began < 1
+        change = ConfigChange(name, ",".join(named), operation)
         is_more = operation is ConfigOperation.APPEND
-        assert topic.overrides[name] == ",".join(present + named if is_more else present)
+        refused = pytest.raises(KafkaError) if is_more else contextlib.nullcontext()
+        began = time.thread_time()
+        with refused:
+            await controller.alter_topic_configs("a", [change])
+        assert time.thread_time() - began < 1
+        [topic] = controller.image.topics.values()
+        assert topic.overrides[name] == ",".join(present)
+
+    World().run(scenario)
+
+
+def test_a_list_does_not_grow_longer_than_it_can_be_described():
+    name = "leader.replication.throttled.replicas"
+
+    async def scenario(controller):
+        await controller.create_topics([NewTopic("a")])
+
+        async def append(size: int) -> str:
+            change = ConfigChange(name, "0" * (size - 2) + ":1", ConfigOperation.APPEND)
+            topic = await controller.alter_topic_configs("a", [change])
+            return topic.overrides[name]
+
+        await append(30_000)
+        with pytest.raises(KafkaError, match="would have 32768 bytes") as refused:
+            await append(2_767)
+        assert refused.value.code is KafkaCode.INVALID_CONFIG
+        assert len(await append(2_766)) == 32_767
 
     World().run(scenario)
 

@@ -28,6 +28,7 @@ from millstream.config import (
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
 from millstream.model import topic_name_problem
+from millstream.wire.cursor import STRING_BYTES_MAX
 
 # Kafka's bound on what one request may create; a larger one would be one huge transaction.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -332,7 +333,15 @@ def _changed_list(
     # Sets, as a list may be as long as requests have made it.
     if change.operation is ConfigOperation.APPEND:
         present_items = set(items)
-        return ",".join(items + [item for item in named if item not in present_items])
+        longer = ",".join(items + [item for item in named if item not in present_items])
+        size_bytes = len(longer.encode())
+        # A longer value could be set, and never be described.
+        if size_bytes > STRING_BYTES_MAX:
+            raise KafkaError(
+                KafkaCode.INVALID_CONFIG,
+                f"{change.name} would have {size_bytes} bytes; {STRING_BYTES_MAX} is the most",
+            )
+        return longer
     removed = set(named)
     return ",".join(item for item in items if item not in removed)
 
