@@ -106,6 +106,21 @@ def test_a_new_cluster_has_one_min_insync_replicas_for_all_nodes(tmp_path: Path)
     asyncio.run(scenario())
 
 
+def test_followers_fetch_more_often_than_a_silent_node_counts_as_lost(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        longest = {"replica.fetch.wait.max.ms": "60000"}
+        async with cluster_of(tmp_path, 1, settings=longest) as cluster:
+            member = cluster.nodes[1].member
+            session_ms = member.membership.store.session_timeout_ms
+            assert member._fetcher_settings().wait_ms == session_ms // 3
+            member.membership.lease.end()
+            assert member._fetcher_settings().wait_ms == 60_000
+        async with cluster_of(tmp_path / "usual", 1) as cluster:
+            assert cluster.nodes[1].member._fetcher_settings().wait_ms == 500
+
+    asyncio.run(scenario())
+
+
 class Load:
     """Writes to a topic with acks=all, in a thread, until it is stopped."""
 

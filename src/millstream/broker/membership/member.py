@@ -69,6 +69,8 @@ _HAND_OVER_SECONDS_MAX: Final = 30.0
 _PROOF_SECONDS_MAX: Final = 5.0
 _SECRET_BYTES: Final = 32
 _TELL_SECONDS_MAX: Final = 2.0
+# At least: one may be lost, or be late.
+_FETCHES_PER_SESSION: Final = 3
 
 
 def new_membership(
@@ -189,13 +191,22 @@ class Member:
     def _fetcher_settings(self) -> FetcherSettings:
         config = self._node.config
         return FetcherSettings(
-            wait_ms=config.int("replica.fetch.wait.max.ms"),
+            wait_ms=self._fetch_wait_ms(),
             min_bytes=config.int("replica.fetch.min.bytes"),
             partition_bytes=config.int("replica.fetch.max.bytes"),
             response_bytes=config.int("replica.fetch.response.max.bytes"),
             timeout_seconds=config.int("replica.socket.timeout.ms") / 1000,
             pause_seconds_max=config.int("replica.fetch.backoff.ms") / 1000,
         )
+
+    def _fetch_wait_ms(self) -> int:
+        """Idle nodes hear each other only by their fetches: with longer waits, they would seem to
+        be cut off whenever ZooKeeper is silent."""
+        wanted_ms = self._node.config.int("replica.fetch.wait.max.ms")
+        session_seconds = self.membership.lease.session_seconds
+        if not session_seconds:
+            return wanted_ms
+        return min(wanted_ms, int(session_seconds * 1000) // _FETCHES_PER_SESSION)
 
     # -- the cluster ------------------------------------------------------------------
 
