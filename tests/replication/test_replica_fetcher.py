@@ -289,6 +289,33 @@ def test_a_checkpoint_that_cannot_be_written_does_not_hold_up_the_other_partitio
     assert told.getMessage() == "cannot follow t-0; it is tried again"
 
 
+def test_a_pause_that_ends_after_the_disk_failed_hurries_nobody() -> None:
+    async def scenario() -> None:
+        source, failing, other = leading(), follower(), follower()
+        other.topic_partition = TopicPartition("t", 1)
+
+        def answer(request: FetchRequest) -> list[FetchResult]:
+            wanted = {each.index: each for each in request.topics[0].partitions}
+            if 0 not in wanted:
+                # It pauses.
+                failing.go_offline("the disk failed")
+            refused = [FetchResult(0, KafkaCode.UNKNOWN_SERVER_ERROR)] if 0 in wanted else []
+            return [*refused, result_from(source, request, wanted[1])]
+
+        async with following_of(answer) as (node, fetchers):
+            fetchers.follow(failing, 1)
+            fetchers.follow(other, 1)
+            async with asyncio.timeout(10):
+                while failing.offline_reason is None:
+                    await node.asked(len(node.requests) + 1)
+            # Longer than the longest pause.
+            await asyncio.sleep(0.1)
+            await node.asked(len(node.requests) + 2)
+            assert node.requests[-1].max_wait_ms == 20
+
+    asyncio.run(scenario())
+
+
 def test_a_leader_for_which_this_node_is_dead_is_not_heard() -> None:
     async def scenario() -> None:
         source, copy = leading(), follower()

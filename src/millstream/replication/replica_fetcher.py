@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 BYTES_PER_TURN: Final = 256 << 10
 # A throttled partition is checked again after this.
 _HELD_BACK_SECONDS: Final = 0.1
+# The end of a pause that is over: it wakes nobody, but the next one is longer.
+_OVER: Final = 0.0
 
 
 class ReplicaFetcher:
@@ -93,6 +95,9 @@ class ReplicaFetcher:
 
     def _ask_busy(self) -> Asked:
         now = self._node.clock.monotonic()
+        for partition, (until, pause) in self._paused.items():
+            if until <= now:
+                self._paused[partition] = (_OVER, pause)
         due = []
         for partition in self._partitions.busy:
             paused = self._paused.get(partition)
@@ -141,10 +146,10 @@ class ReplicaFetcher:
         self._busy.fetch_again()
 
     def _next_due_seconds(self) -> float | None:
-        if not self._paused:
+        ends = [until for until, _ in self._paused.values() if until != _OVER]
+        if not ends:
             return None
-        now = self._node.clock.monotonic()
-        return max(min(due for due, _ in self._paused.values()) - now, 0.001)
+        return max(min(ends) - self._node.clock.monotonic(), 0.001)
 
     def _next_look_seconds(self) -> float:
         return self._node.quiet_rule.after_seconds
