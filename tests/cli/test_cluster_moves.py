@@ -37,6 +37,13 @@ def test_the_busiest_node_decides_the_time(capsys: pytest.CaptureFixture[str]) -
     assert "at least 80 s" in capsys.readouterr().out
 
 
+def test_a_plan_says_which_topics_are_throttled_as_a_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_plan([Move(TopicPartition("t", n), (1,), (2,), 0) for n in range(6_000)], PACE)
+    assert "t: too many moves to list" in capsys.readouterr().out
+
+
 def test_long_plans_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     show_plan([Move(TopicPartition("t", n), (1, 2), (2, 1), 0) for n in range(40)], PACE)
     assert "... and 10 more" in capsys.readouterr().out

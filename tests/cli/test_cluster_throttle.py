@@ -2,6 +2,7 @@ from millstream.cli.cluster_throttle import (
     remove_unused_throttle,
     set_throttle,
     throttled_replicas,
+    topics_throttled_whole,
     unused_lists,
 )
 from millstream.cli.cluster_view import BROKER, TOPIC
@@ -73,7 +74,7 @@ def test_moves_in_progress_keep_their_throttle() -> None:
 def test_rates_of_a_topic_that_was_deleted_are_removed() -> None:
     cluster = FakeCluster(AT_REST)
     cluster.options[BROKER, "1"] = dict(RATES)
-    assert remove_unused_throttle(cluster, was_set=True) == []
+    assert remove_unused_throttle(cluster, moves=[MOVE]) == []
     assert cluster.options == {}
 
 
@@ -86,3 +87,33 @@ def test_a_throttle_of_all_replicas_is_not_one_of_moves() -> None:
 
 def test_a_list_is_unused_if_nothing_of_its_topic_moves() -> None:
     assert unused_lists(MOVING, ["t", "u"]) == ["t"]
+
+
+def test_more_moves_than_an_option_can_list_throttle_the_topic_and_leave_nothing() -> None:
+    many = [Move(TopicPartition("t", number), (1,), (2,), 100) for number in range(6_000)]
+    some = [Move(TopicPartition("u", number), (1,), (2,), 100) for number in range(1_000)]
+    assert topics_throttled_whole([*many, *some]) == ["t"]
+    partitions = [partition(move.where.partition, replicas=(1,)) for move in many]
+    cluster = FakeCluster(view(*partitions, partition(0, topic="u")))
+    set_throttle(cluster, [*many, *some], 5000)
+    assert cluster.options[TOPIC, "t"] == {LEADERS: "*", FOLLOWERS: "*"}
+    assert cluster.options[TOPIC, "u"][FOLLOWERS].startswith("0:2,1:2,")
+    assert remove_unused_throttle(cluster, moves=[*many, *some]) == ["t", "u"]
+    assert cluster.options == {}
+
+
+def test_only_the_list_that_is_too_long_names_all() -> None:
+    moves = [Move(TopicPartition("t", n), (1, 2, 3), (1, 2, 4), 100) for n in range(2_000)]
+    lists = throttled_replicas(view(partition(0)), moves)
+    leaders, followers = lists["t"]
+    assert leaders == "*"
+    assert len(followers) < 32_767
+    assert followers.endswith(",1999:4")
+
+
+def test_a_killed_command_leaves_the_throttle_of_a_whole_topic_to_the_same_moves() -> None:
+    cluster = FakeCluster(AT_REST)
+    cluster.options = {(TOPIC, "t"): {LEADERS: "*", FOLLOWERS: "*"}, (BROKER, "1"): dict(RATES)}
+    assert remove_unused_throttle(cluster) == []
+    assert remove_unused_throttle(cluster, moves=[MOVE]) == ["t"]
+    assert cluster.options == {}

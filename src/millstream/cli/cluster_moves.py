@@ -11,7 +11,11 @@ from typing import Final, TypeVar
 
 import click
 
-from millstream.cli.cluster_throttle import remove_unused_throttle, set_throttle
+from millstream.cli.cluster_throttle import (
+    remove_unused_throttle,
+    set_throttle,
+    topics_throttled_whole,
+)
 from millstream.cli.cluster_view import (
     ClusterView,
     PartitionView,
@@ -105,6 +109,11 @@ def show_plan(moves: Sequence[Move], pace: Pace) -> None:
         f"\n{counted(len(moves), 'partition')}, {size_text(copied)} to copy, at least"
         f" {time_text(seconds)} at {size_text(pace.bytes_per_second)}/s per node"
     )
+    if whole := topics_throttled_whole(moves):
+        echo(
+            f"{', '.join(whole)}: too many moves to list. Until they are done, all replicas that"
+            " are not in sync are throttled"
+        )
 
 
 def _busiest_bytes(moves: Iterable[Move]) -> int:
@@ -253,7 +262,7 @@ class Running:
         set_throttle(cluster, self.moves, self.pace.bytes_per_second)
 
     def _remove_throttle(self, cluster: Cluster) -> None:
-        remove_unused_throttle(cluster, was_set=any(move.added for move in self.moves))
+        remove_unused_throttle(cluster, moves=self.moves)
 
     def begin_estimate(self, copied: int, now: float) -> None:
         self._first_bytes, self._first_at = copied, now
