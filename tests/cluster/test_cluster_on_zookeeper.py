@@ -119,7 +119,7 @@ def test_a_node_whose_session_ends_is_replaced_and_comes_back(server, request):
         await end_session(ensemble, lost.sessions[-1].key)
         await until(lambda: lost.told[:2] == ["active 1", "fenced"])
         await until(lambda: all(nodes[1].state(number).leader != 1 for number in led))
-        await until(lambda: lost.told[-1] == "active 2")
+        await until(lambda: "active 2" in lost.told)
         await until(lambda: all(1 not in nodes[1].state(number).isr for number in range(3)))
         await stop(nodes)
 
@@ -144,7 +144,7 @@ def test_acls_reach_every_node_also_one_that_was_away(zookeeper_of_spark):
         await until(lambda: "fenced" in first.told)
         await second.controller.delete_acls([BindingFilter(ResourceType.TOPIC)])
         del wanted[patterns[0]]
-        await until(lambda: first.told[-1] == "active 2")
+        await until(lambda: "active 2" in first.told)
         await until(lambda: all(node.membership.image.acls.entries == wanted for node in nodes))
         await stop(nodes)
 
