@@ -71,6 +71,40 @@ def test_every_make_target_in_a_document_exists(document: Path) -> None:
     assert named <= make_targets()
 
 
+def table_problems(text: str) -> list[str]:
+    """Lines outside of code that are not whole rows of a table, though they have its bars."""
+    problems = []
+    bars_of_header = 0
+    for line in re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines():
+        if line.startswith("    "):
+            continue
+        line = line.strip()
+        bars = len(re.findall(r"(?<!\\)\|", _INLINE_CODE.sub("", line)))
+        if bars == 0:
+            bars_of_header = 0
+            continue
+        bars_of_header = bars_of_header or bars
+        is_row = line.startswith("|") and line.endswith("|")
+        if not is_row or bars != bars_of_header:
+            problems.append(line)
+    return problems
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_row_of_a_table_is_whole(document: Path) -> None:
+    assert table_problems(document.read_text(encoding="utf-8")) == []
+
+
+def test_a_row_that_was_wrapped_is_noticed() -> None:
+    table = "| what | why |\n|---|---|\n| a long row | with a\nreason |\n"
+    assert table_problems(table) == [
+        "| a long row | with a",
+        "reason |",
+    ]
+    assert table_problems("| a | b |\n|---|---|\n| c | | d | e |\n") == ["| c | | d | e |"]
+    assert table_problems("| a | `b|c` |\n|---|---|\n| c | d |\n") == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_source_file_in_a_document_exists(document: Path) -> None:
     named = re.findall(
