@@ -39,7 +39,7 @@ def test_every_dependency_has_a_tested_version() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_wheel_alone_runs_a_node_for_development(tmp_path: Path) -> None:
     python = install_wheel(tmp_path)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
