@@ -132,6 +132,15 @@ def fetch_frame(topic: str, *, offset: int, max_bytes: int, min_bytes: int, wait
     return _frame(FETCH, FETCH_VERSION, body + b"\1\1\0")
 
 
+def long_poll_frame(topic: str, offsets: Sequence[int]) -> bytes:
+    """Of a consumer that has no session and reads what is committed, as librdkafka's do."""
+    body = struct.pack(">iiiibii", -1, 500, 1, 50 << 20, 1, 0, -1)
+    body += varint(2) + _compact(topic.encode()) + varint(len(offsets) + 1)
+    for index, offset in enumerate(offsets):
+        body += struct.pack(">iiqiqi", index, -1, offset, -1, -1, 1 << 20) + b"\0"
+    return _frame(FETCH, FETCH_VERSION, body + b"\0\1\1\0")
+
+
 def fetch_errors_at(topic: str) -> list[int]:
     """The error of the whole answer, and that of its one partition."""
     return [4 + 1 + 4, fetch_records_at(topic) - 1 - 4 - 8 - 8 - 8 - 2]

@@ -20,7 +20,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from bench import frames
+from bench.parts.groups import OFFSET_COMMIT, commit_frame
 from millstream.broker.broker import Broker
+from millstream.broker.network.replies import Pending
+from millstream.broker.requests.routes import import_handler, served
 from millstream.config import load_config
 from millstream.model import ANONYMOUS, Codec
 from millstream.records.batch import CRC_START, BatchView
@@ -231,6 +234,69 @@ def fetch_steps(node: Broker) -> list[tuple[str, Callable[[], Any]]]:
     ]
 
 
+class LongPolls:
+    """Requests of a consumer without a session, as librdkafka's, at the end of three partitions.
+    One of them gets a record during each wait."""
+
+    def __init__(self, node: Broker, batch: bytes, *, is_repeated: bool) -> None:
+        self._dispatch = node.dispatch
+        self._connection = _connection()
+        self._is_repeated = is_repeated
+        self._partitions = [node.node.partitions.get(TOPIC, at) for at in range(3)]
+        self._now_ms = node.node.clock.now_ms()
+        self._batch = memoryview(bytearray(batch))
+        admission = node.services.admissions.of(self._connection, self._partitions[0])
+        self._terms = admission.write_terms(is_acks_all=False, is_transactional=False)
+
+    def frame(self) -> memoryview:
+        offsets = [partition.log.next_offset for partition in self._partitions]
+        return memoryview(frames.long_poll_frame(TOPIC, offsets))[4:]
+
+    def mean_us(self) -> float:
+        """Of the two halves of a request, before and after its wait."""
+        best = float("inf")
+        for _ in range(BURSTS):
+            best = min(best, sum(self._one() for _ in range(CALLS_PER_BURST)))
+        return best / CALLS_PER_BURST * 1e6
+
+    def _one(self) -> float:
+        frame = self.frame()
+        if not self._is_repeated:
+            self._connection.shortcut = self._connection.last_request = None
+        began = time.perf_counter()
+        reply = self._dispatch(self._connection, frame)
+        seconds = time.perf_counter() - began
+        assert isinstance(reply, Pending)
+        assert isinstance(reply.answer, asyncio.Future)
+        assert reply.finish is not None
+        self._append()
+        began = time.perf_counter()
+        reply.finish(reply.answer)
+        return seconds + time.perf_counter() - began
+
+    def _append(self) -> None:
+        _INT64.pack_into(self._batch, 0, 0)
+        self._partitions[0].append(produced_batch(self._batch), self._terms, now_ms=self._now_ms)
+
+
+async def show_long_polls(node: Broker, batch: bytes) -> None:
+    print("long poll of 3 partitions, one record of 100 B, without the socket and the append")
+    for name, is_repeated in (("the request once more", True), ("the same, decoded", False)):
+        print(f"  {name:44}{LongPolls(node, batch, is_repeated=is_repeated).mean_us():8.2f} us")
+        # The timers that were cancelled are freed.
+        await asyncio.sleep(0)
+
+
+async def show_commits(node: Broker) -> None:
+    """Of one partition. A `--dev` node answers when the record is written."""
+    connection = _connection()
+    frame = memoryview(bytearray(commit_frame(TOPIC, "g" * 32)))[4:]
+    await node.services.groups.shards.ensure_topic()
+    import_handler(served()[OFFSET_COMMIT])
+    show("commit", [("the request once more", lambda: node.dispatch(connection, frame))])
+    assert connection.shortcut is not None
+
+
 async def create_topic(node: Broker) -> None:
     from millstream.broker.handlers import create_topics
     from millstream.broker.requests.request import Request
@@ -268,6 +334,11 @@ async def main() -> None:
             show(f"produce, {name}", produce_steps(node, batch))
         show_idempotent(node)
         show("fetch of a megabyte", fetch_steps(node))
+        batch = frames.batch(
+            record_bytes=100, count=1, codec=Codec.NONE, timestamp_ms=node.node.clock.now_ms()
+        )
+        await show_long_polls(node, batch)
+        await show_commits(node)
         os.sync()
         await node.stop()
 

@@ -23,7 +23,7 @@ PART = "groups"
 MEMBERS = 50
 PARTITIONS = 60
 _PROCESSES = 5
-_OFFSET_COMMIT, _VERSION = 8, 8
+OFFSET_COMMIT, _VERSION = 8, 8
 
 
 def run(bench: Bench) -> list[Row]:
@@ -75,17 +75,17 @@ def prepare_group(broker: Broker, topic: str, group: str) -> None:
 
 def commit_load(topic: str, groups: list[str]) -> Load:
     """A commit for each group, all of one length so that errors are found."""
-    return Load([_commit_frame(topic, group) for group in groups], [_error_at(topic)])
+    return Load([commit_frame(topic, group) for group in groups], [_error_at(topic)])
 
 
-def _commit_frame(topic: str, group: str) -> bytes:
+def commit_frame(topic: str, group: str) -> bytes:
     def compact(data: bytes) -> bytes:
         return varint(len(data) + 1) + data
 
     body = b"\0" + compact(group.encode()) + struct.pack(">i", -1) + compact(b"") + b"\0"
     position = struct.pack(">iqi", 0, 1234, -1) + compact(b"") + b"\0"
     body += varint(2) + compact(topic.encode()) + varint(2) + position + b"\0\0"
-    head = struct.pack(">hhih", _OFFSET_COMMIT, _VERSION, 1, len(CLIENT_ID)) + CLIENT_ID
+    head = struct.pack(">hhih", OFFSET_COMMIT, _VERSION, 1, len(CLIENT_ID)) + CLIENT_ID
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 

@@ -17,6 +17,7 @@ from millstream.wire.cursor import Cursor
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
+READ_COMMITTED: Final = 1
 
 _INT32 = struct.Struct(">i")
 _WAIT_AND_MIN = struct.Struct(">ii")

@@ -22,6 +22,7 @@ def batch(
     epoch: int = -1,
     sequence: int = -1,
     codec: Codec = Codec.NONE,
+    is_transactional: bool = False,
 ) -> bytearray:
     now_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
     records = [
@@ -35,6 +36,7 @@ def batch(
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=sequence,
+        is_transactional=is_transactional,
     )
 
 

@@ -146,6 +146,11 @@ def fetch(client: RawClient, *, wait_ms: int = 0, offset: int = 0) -> KafkaCode:
     return KafkaCode(answer.responses[0].partitions[0].error_code)
 
 
+def fetch_once(bootstrap: str) -> KafkaCode:
+    with RawClient(bootstrap) as client:
+        return fetch(client)
+
+
 class SessionFetch:
     """A consumer with a session, which is at the end of the log and knows it."""
 
@@ -238,7 +243,8 @@ class Routes:
             "compiled group": lambda: produce_together(self.together),
         }
         self.fetches: dict[str, Route] = {
-            "fetch": lambda: fetch(self.fetching),
+            "fetch": lambda: fetch_once(self.bootstrap),
+            "repeated fetch": lambda: fetch(self.fetching),
             "fetch of a session": self.session.fetch,
         }
         self.commits: dict[str, Route] = {
@@ -269,7 +275,7 @@ class Routes:
         """Until every connection that can have a shortcut has one."""
         for _ in range(BEFORE_SHORTCUT + 1):
             await self.expect(KafkaCode.NONE, self.all)
-        assert len(self.shortcuts) == 4 + TOGETHER
+        assert len(self.shortcuts) == 5 + TOGETHER
 
     @property
     def shortcuts(self) -> list[Shortcut]:
@@ -319,8 +325,14 @@ def test_a_new_rule_holds_on_every_route_and_ends_on_every_route(tmp_path: Path)
     scenario(tmp_path, play)
 
 
-def test_a_fetch_that_waits_is_held_to_a_rule_that_is_newer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fetches_before", [0, BEFORE_SHORTCUT])
+def test_a_fetch_that_waits_is_held_to_a_rule_that_is_newer(
+    tmp_path: Path, fetches_before: int
+) -> None:
     async def play(routes: Routes) -> None:
+        for _ in range(fetches_before):
+            code = await asyncio.to_thread(fetch, routes.fetching, wait_ms=60_000)
+            assert code is KafkaCode.NONE
         end = routes.cluster.replica(routes.node.node_id).log.next_offset
         waiting = asyncio.create_task(
             asyncio.to_thread(fetch, routes.fetching, wait_ms=60_000, offset=end)

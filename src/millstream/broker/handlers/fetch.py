@@ -12,7 +12,11 @@ from functools import partial
 from typing import Final, Protocol
 
 from millstream.broker.network.connection import kept_frame
-from millstream.broker.network.output import SendRange
+from millstream.broker.network.output import (
+    SMALL_RECORDS_BYTES_MAX,
+    SendRange,
+    copied_or_pinned,
+)
 from millstream.broker.network.replies import Pending, Pieces, settled
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
@@ -25,6 +29,7 @@ from millstream.broker.requests.fetch_sessions import (
     SessionPartition,
     wanted,
 )
+from millstream.broker.requests.repeated_fetches import repeated_shortcut
 from millstream.broker.requests.replica_fetch import NO_ROOM, preferred_reader, read_for_replica
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.timed_reading import TimedReads
@@ -38,6 +43,7 @@ from millstream.security.quotas import FETCH
 from millstream.storage.log import FileRange
 from millstream.wire.cursor import Cursor
 from millstream.wire.fetch import (
+    READ_COMMITTED,
     TOPIC_IDS_FROM,
     AbortedTransaction,
     FetchPartition,
@@ -48,9 +54,9 @@ from millstream.wire.fetch import (
     write_fetch_response,
 )
 from millstream.wire.headers import finish_frame, response_header
+from millstream.wire.repeated_fetch import repeated_fetch
 
 READS_FRAME = True
-READ_COMMITTED = 1
 # What one fetch may name; a node does not have so many partitions.
 PARTITIONS_MAX: Final = 50_000
 # A larger request is read in a thread; more partitions are read in several turns.
@@ -58,12 +64,9 @@ _FRAME_BYTES_MAX: Final = 1 << 16
 _PARTITIONS_AT_ONCE_MAX: Final = 500
 # So many partitions of a session are looked through for news in half a millisecond.
 _PARTITIONS_COMPARED_MAX: Final = 4_000
-# Records of one partition that are copied into the response: for so few `sendfile`, and the
-# question whether they are cached, take longer than a copy.
-_COPIED_BYTES_MAX: Final = 16 << 10
-# Of a whole response to a follower, which may get several batches with each: a copy leaves in one
-# piece, with the bytes around the records, and wakes the follower once. Larger memory would come
-# from the kernel page by page.
+# What is copied of a whole response to a follower, which may get several batches with each: a copy
+# leaves in one piece, with the bytes around the records, and wakes the follower once. Larger memory
+# would come from the kernel page by page.
 _COPIED_TO_REPLICA_BYTES_MAX: Final = 96 << 10
 # How often a fetch waits for delivery times. Once is enough, unless what was found is forgotten
 # before it is used.
@@ -86,6 +89,8 @@ class Parts(Protocol):
     def timed_reads(self) -> TimedReads: ...
     @property
     def quotas(self) -> ClientQuotas: ...
+    @property
+    def counts(self) -> dict[int, int]: ...
 
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
@@ -93,7 +98,9 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
         frame = kept_frame(cursor.data)
         kept = Cursor(frame, cursor.position, PARTITIONS_MAX, each=parts.turns.pace(request))
         return Pending(_handle_large(parts, request, kept, len(frame)), gate=True)
-    return _handle(parts, request, read_fetch_request(cursor, request.version))
+    body = read_fetch_request(cursor, request.version)
+    _learn(parts, request, body, cursor.data)
+    return _handle(parts, request, body)
 
 
 async def _handle_large(parts: Parts, request: Request, cursor: Cursor, size_bytes: int) -> Pieces:
@@ -138,17 +145,47 @@ def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pend
     if session is not None:
         partitions = list(session.partitions.values())
     else:
-        # Of a partition that is named twice the last counts, as in a session.
-        partitions = list(
-            {
-                (key, partition.index): SessionPartition(key, partition)
-                for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
-            }.values()
-        )
+        partitions = _named_once(body, uses_topic_ids=uses_topic_ids)
     fetch = _Fetch(parts, request, body, session, partitions, is_incremental=is_incremental)
     if fetch.takes_turns:
         return Pending(_answer_many(fetch))
     return _answer_or_wait(fetch, parts.timed_reads)
+
+
+def _named_once(body: FetchRequest, *, uses_topic_ids: bool) -> list[SessionPartition]:
+    """Of a partition that is named twice the last counts, as in a session."""
+    return list(
+        {
+            (key, partition.index): SessionPartition(key, partition)
+            for key, partition in wanted(body, uses_topic_ids=uses_topic_ids)
+        }.values()
+    )
+
+
+def _learn(parts: Parts, request: Request, body: FetchRequest, frame: memoryview) -> None:
+    """The second fetch of a consumer without a session sets a shortcut for later ones."""
+    if body.session_epoch != FINAL_EPOCH or len(body.topics) != 1:
+        return
+    connection, topic = request.connection, body.topics[0]
+    reader = (topic.name, topic.topic_id, body.max_wait_ms, body.min_bytes, body.max_bytes)
+    if connection.last_request != reader:
+        connection.last_request, connection.shortcut = reader, None
+    elif connection.shortcut is None or connection.shortcut.generation != _generation(parts):
+        repeated = repeated_fetch(frame, request.header, body)
+        if repeated is not None:
+            read_now = partial(_read_now, parts)
+            connection.shortcut = repeated_shortcut(parts, repeated, read_now)
+
+
+def _generation(parts: Parts) -> int:
+    return parts.node.partitions.generation.number
+
+
+def _read_now(parts: Parts, request: Request, body: FetchRequest) -> Pieces:
+    """The response to a request without a session whose wait is over."""
+    partitions = _named_once(body, uses_topic_ids=request.version >= TOPIC_IDS_FROM)
+    fetch = _Fetch(parts, request, body, None, partitions, is_incremental=False)
+    return fetch.answer(fetch.read()[0])
 
 
 def _answer_or_wait(fetch: "_Fetch", timed_reads: TimedReads) -> Pieces | Pending:
@@ -362,7 +399,7 @@ class _Fetch:
         return reads
 
     def answer(self, reads: list[Read]) -> Pieces:
-        copied_bytes_max = _COPIED_BYTES_MAX
+        copied_bytes_max = SMALL_RECORDS_BYTES_MAX
         if self._body.replica_id >= 0:
             size_bytes = sum(result.records_bytes for _, result in reads)
             if size_bytes <= _COPIED_TO_REPLICA_BYTES_MAX:
@@ -558,16 +595,10 @@ def _encode(
     for topic in topics:
         for result in topic.partitions:
             if isinstance(result.records, FileRange):
-                # Pinned from here on: the file may be deleted while the reply waits.
-                pinned = SendRange(result.records)
-                if result.records_bytes <= copied_bytes_max:
-                    copied = pinned.read_if_cached()
-                    if copied is not None:
-                        pinned.release()
-                        result.records = copied
-                        continue
-                result.records = pinned
-                extra += result.records_bytes
+                piece = copied_or_pinned(result.records, copied_bytes_max=copied_bytes_max)
+                result.records = piece
+                if isinstance(piece, SendRange):
+                    extra += result.records_bytes
     out = response_header(request.header)
     pieces = write_fetch_response(
         out, request.version, code=code, session_id=session_id, topics=topics

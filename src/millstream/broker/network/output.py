@@ -21,6 +21,9 @@ GATHER_MAX: Final = 64
 # machine the kernel also does the receiver's part, and a megabyte takes about a millisecond.
 SENDFILE_BYTES_MAX: Final = 1 << 20
 COPIED_BYTES_MAX: Final = 1 << 20
+# Records of one partition that are copied into the response: for so few `sendfile`, and the
+# question whether they are cached, take longer than a copy.
+SMALL_RECORDS_BYTES_MAX: Final = 16 << 10
 
 
 Bytes = bytes | bytearray | memoryview
@@ -69,12 +72,20 @@ class SendRange:
     def window_end(self) -> int:
         return self.position + min(self.left, page_cache.WINDOW_BYTES)
 
-    def read_if_cached(self) -> bytearray | None:
-        """The bytes, for a small range that is in the page cache; None for any other."""
-        return page_cache.read_if_cached(self.fd, self.position, self.left)
-
     def release(self) -> None:
         self.file.unpin()
+
+
+def copied_or_pinned(file_range: FileRange, *, copied_bytes_max: int) -> bytearray | SendRange:
+    """What is sent of a file: the bytes of a small range that is in the page cache; or the range,
+    pinned from here on, as the file may be deleted while the reply waits."""
+    pinned = SendRange(file_range)
+    if file_range.length <= copied_bytes_max:
+        copied = page_cache.read_if_cached(pinned.fd, pinned.position, pinned.left)
+        if copied is not None:
+            pinned.release()
+            return copied
+    return pinned
 
 
 def release_all(pieces: Iterable[object]) -> None:
