@@ -29,7 +29,14 @@ VERSIONS = range(FLEXIBLE_FROM, messages.OffsetCommitRequest.api.max_version + 1
 SHAPE = (("orders", 2), ("clicks", 1))
 
 
-def frame(offset: int, *, version: int = 9, correlation_id: int = 1, epoch: int = 5) -> bytearray:
+def frame(
+    offset: int,
+    *,
+    version: int = 9,
+    correlation_id: int = 1,
+    epoch: int = 5,
+    metadata: str = "note",
+) -> bytearray:
     out = bytearray()
     write_request_header(
         out, RequestHeader(messages.OffsetCommitRequest.api.key, version, correlation_id, "app")
@@ -43,7 +50,7 @@ def frame(offset: int, *, version: int = 9, correlation_id: int = 1, epoch: int 
                     partition_index=index,
                     committed_offset=offset + index,
                     committed_leader_epoch=epoch,
-                    committed_metadata="note" if index else None,
+                    committed_metadata=metadata if index else None,
                 )
                 for index in range(count)
             ],
@@ -103,6 +110,11 @@ def test_the_answer_is_the_one_that_would_be_written(version: int) -> None:
     codes = [[KafkaCode.NONE] * count for _, count in SHAPE]
     write_offset_commit_response(out, version, body.topics, codes)
     assert learnt(frame(7, version=version)).answer(9) == finish_frame(out)
+
+
+@pytest.mark.parametrize(("length", "is_long"), [(0, False), (100, False), (101, True)])
+def test_long_metadata_is_noticed(length: int, is_long: bool) -> None:
+    assert learnt(frame(1, metadata="m" * length)).has_long_metadata is is_long
 
 
 def test_versions_before_the_flexible_ones_are_not_learnt() -> None:

@@ -190,7 +190,8 @@ class Partition:
         except LogDirFailed as error:
             self._on_disk_failure(str(error))
             raise KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._note_appended(appended, len(data))
+        if self.is_replicated or self.fetch_waits.waiting:
+            self._note_appended(appended, len(data))
         return appended
 
     def append_marker(

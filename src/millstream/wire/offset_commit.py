@@ -18,6 +18,8 @@ from millstream.wire.cursor import Cursor
 FLEXIBLE_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 RETENTION_UNTIL: Final = 4
+# Metadata as clients write it by themselves, if any.
+SHORT_METADATA: Final = 100
 
 _INDEX_AND_OFFSET = struct.Struct(">iq")
 _INDEX_OFFSET_EPOCH = struct.Struct(">iqi")

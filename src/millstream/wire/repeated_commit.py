@@ -11,6 +11,7 @@ from typing import Final
 from millstream.errors import KafkaCode
 from millstream.wire.headers import SIZE_BYTES, RequestHeader, finish_frame, response_header
 from millstream.wire.offset_commit import (
+    SHORT_METADATA,
     OffsetCommitRequest,
     OffsetCommitTopic,
     OffsetToCommit,
@@ -24,7 +25,15 @@ _AFTER_CORRELATION: Final = 8
 
 
 class RepeatedCommit:
-    __slots__ = ("_answer", "_frame_bytes", "_parts", "all_good", "body", "header")
+    __slots__ = (
+        "_answer",
+        "_frame_bytes",
+        "_parts",
+        "all_good",
+        "body",
+        "has_long_metadata",
+        "header",
+    )
 
     def __init__(self, header: RequestHeader, body: OffsetCommitRequest, frame: bytes) -> None:
         self.header = header
@@ -35,6 +44,10 @@ class RepeatedCommit:
         answer = bytes(finish_frame(out))
         self._answer = answer[:SIZE_BYTES], answer[SIZE_BYTES + _INT32.size :]
         self.body = body
+        # Only then does the room for it have to be checked.
+        self.has_long_metadata = any(
+            len(one.metadata) > SHORT_METADATA for topic in body.topics for one in topic.partitions
+        )
         self._frame_bytes = len(frame)
         # The positions of the bytes that do not change, and these bytes.
         starts = [_AFTER_CORRELATION, *(at + _OFFSET_AND_EPOCH.size for at in body.offsets_at)]

@@ -114,7 +114,9 @@ def test_producer_ids_are_counted(client: RawClient) -> None:
     assert codes == [KafkaCode.NONE] * _FEW + [KafkaCode.THROTTLING_QUOTA_EXCEEDED]
 
 
-def commit_metadata(client: RawClient, partitions: int, length: int) -> list[int]:
+def commit_metadata(
+    client: RawClient, partitions: int, length: int, *, version: int = 6
+) -> list[int]:
     rows = [
         OffsetCommitPartition(
             partition_index=i, committed_offset=1, committed_metadata="m" * length
@@ -123,7 +125,7 @@ def commit_metadata(client: RawClient, partitions: int, length: int) -> list[int
     ]
     topics = [OffsetCommitTopic(name="orders", partitions=rows)]
     request = OffsetCommitRequest(group_id="group", topics=topics)
-    [answered] = client.ask(request, 6).topics
+    [answered] = client.ask(request, version).topics
     return [row.error_code for row in answered.partitions]
 
 
@@ -133,6 +135,14 @@ def test_only_longer_metadata_of_offsets_is_counted(client: RawClient) -> None:
         assert commit_metadata(client, 2, 4000) == [KafkaCode.NONE] * 2
     assert commit_metadata(client, 3, 4000) == [KafkaCode.THROTTLING_QUOTA_EXCEEDED] * 3
     assert commit_metadata(client, 3, 10) == [KafkaCode.NONE] * 3
+
+
+def test_longer_metadata_is_counted_in_repeated_commits(client: RawClient) -> None:
+    for _ in range(4):
+        assert commit_metadata(client, 2, 4000, version=8) == [KafkaCode.NONE] * 2
+    assert commit_metadata(client, 2, 10, version=8) == [KafkaCode.NONE] * 2
+    refused = [KafkaCode.THROTTLING_QUOTA_EXCEEDED] * 2
+    assert commit_metadata(client, 2, 4000, version=8) == refused
 
 
 def test_metadata_that_is_too_long_to_be_kept_is_not_counted(client: RawClient) -> None:

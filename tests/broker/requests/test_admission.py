@@ -371,6 +371,16 @@ def test_a_disk_that_is_offline_is_known_on_every_route(tmp_path: Path) -> None:
     scenario(tmp_path, play)
 
 
+def test_a_coordinator_whose_disk_is_offline_takes_no_repeated_commit(tmp_path: Path) -> None:
+    async def play(routes: Routes) -> None:
+        for index in range(3):
+            routes.node.partitions.get(OFFSETS_TOPIC, index).go_offline("gone")
+        repeated = {"repeated commit": routes.commits["repeated commit"]}
+        await routes.expect(KafkaCode.NOT_COORDINATOR, repeated)
+
+    scenario(tmp_path, play)
+
+
 def test_a_change_of_options_holds_on_every_route(tmp_path: Path) -> None:
     async def play(routes: Routes) -> None:
         await asyncio.to_thread(configure, routes, "max.message.bytes", "10")

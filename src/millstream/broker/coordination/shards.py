@@ -85,6 +85,8 @@ class PartitionPort:
     def __init__(self, node: NodeState, partition: Partition) -> None:
         self._node = node
         self._partition = partition
+        # In which generation it was found that the node may write here.
+        self._writable_in = -1
 
     @property
     def start_offset(self) -> int:
@@ -99,7 +101,10 @@ class PartitionPort:
         return self._partition.has_lease
 
     def append(self, records: Sequence[KeyValue], transaction: ProducerEpoch | None) -> int:
-        self._partition.require_committed_writes()
+        generation = self._node.partitions.generation.number
+        if generation != self._writable_in:
+            self._partition.require_committed_writes()
+            self._writable_in = generation
         now_ms = self._node.clock.now_ms()
         producer = transaction or _NO_PRODUCER
         batch = build_key_values(

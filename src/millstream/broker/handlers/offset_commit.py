@@ -117,7 +117,14 @@ def _commit_again(
     parts.counts[OFFSET_COMMIT] += 1
     for topic in topics:
         _find_topic(parts, topic, repeated.header.version)
-    codes = _commit(parts, connection.client, commit, admission, topics)
+    codes = _commit(
+        parts,
+        connection.client,
+        commit,
+        admission,
+        topics,
+        has_long_metadata=repeated.has_long_metadata,
+    )
     if codes == repeated.all_good:
         return [repeated.answer(repeated.correlation_of(frame))]
     request = Request(repeated.header_of(frame), connection)
@@ -161,6 +168,8 @@ def _commit(
     commit: CommitRequest,
     admission: CommitAdmission,
     topics: list[OffsetCommitTopic],
+    *,
+    has_long_metadata: bool = True,
 ) -> "CommitReply | asyncio.Future[CommitReply]":
     if admission.refusal is not None:
         return _refused(topics, admission.refusal.error())
@@ -169,7 +178,8 @@ def _commit(
     # `submit` decides before it returns, so the next commit may reuse the object.
     commit.topics = [(topic.name, topic.partitions) for topic in topics]
     try:
-        parts.groups.admit_metadata(commit.group_id, client, commit.topics)
+        if has_long_metadata:
+            parts.groups.admit_metadata(commit.group_id, client, commit.topics)
         return parts.groups.submit(
             commit.group_id, lambda state, env: offsets.commit(state, commit, env)
         )

@@ -20,7 +20,7 @@ from millstream.coordinators.streams.group import StreamsGroup
 from millstream.coordinators.streams.offsets import check_commit
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
-from millstream.wire.offset_commit import OffsetToCommit
+from millstream.wire.offset_commit import SHORT_METADATA, OffsetToCommit
 
 # By topic, what is to be committed in its partitions.
 TopicOffsets = Sequence[tuple[str, Sequence[OffsetToCommit]]]
@@ -42,7 +42,6 @@ class CommitRequest:
 # Python 3.11 looks up an enum member in Python code, which is too slow for every commit.
 _NONE: Final = KafkaCode.NONE
 _EMPTY: Final = ClassicState.EMPTY
-_SHORT_METADATA: Final = 100
 
 # For each topic of the request, in order, a code for each partition.
 CommitReply = list[list[KafkaCode]]
@@ -115,10 +114,10 @@ def grown_metadata(held: GroupOffsets, topics: TopicOffsets, *, length_max: int)
     for topic, wanted in topics:
         for one in wanted:
             length = len(one.metadata)
-            if _SHORT_METADATA < length <= length_max and one.code is _NONE:
+            if SHORT_METADATA < length <= length_max and one.code is _NONE:
                 known = held.get(topic, {}).get(one.partition)
                 before = 0 if known is None else len(known.metadata)
-                grown += max(length - max(before, _SHORT_METADATA), 0)
+                grown += max(length - max(before, SHORT_METADATA), 0)
     return grown
 
 
