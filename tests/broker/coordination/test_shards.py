@@ -1,6 +1,8 @@
 """The timers of shards, on a node whose clock a test moves."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from millstream.broker.coordination import shards
@@ -10,7 +12,10 @@ from millstream.clock import Clock
 from millstream.config import load_config
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.groups import requests
+from millstream.errors import KafkaCode
+from millstream.wire.apis.delete_groups import DeleteGroupsRequest
 from tests.support.open_node import OpenNode
+from tests.support.raw_client import RawClient
 
 
 class LateClock:
@@ -46,20 +51,36 @@ async def join(groups: GroupCoordinators, member_id: str) -> HeartbeatReply:
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
-async def joins_after_the_session_of_its_predecessor(folder: Path) -> HeartbeatReply:
+@asynccontextmanager
+async def node_whose_member_is_silent(folder: Path) -> AsyncIterator[OpenNode]:
+    """The session of the group's member is over."""
     flags = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}
     node = OpenNode(load_config(flags=flags), dev=True)
     await node.start()
     try:
         clock = node.node.clock = LateClock(node.node.clock)
-        groups = node.coordinators
-        await groups.ensure_topic()
-        await join(groups, "first")
+        await node.coordinators.ensure_topic()
+        await join(node.coordinators, "first")
         # The loop's timer does not know that the time is over.
         clock.ahead_seconds = 60.0
-        return await join(groups, "second")
+        yield node
     finally:
         await node.stop()
+
+
+async def joins_after_the_session_of_its_predecessor(folder: Path) -> HeartbeatReply:
+    async with node_whose_member_is_silent(folder) as node:
+        return await join(node.coordinators, "second")
+
+
+async def deletes_the_group_after_the_session_of_its_member(folder: Path) -> int:
+    async with node_whose_member_is_silent(folder) as node:
+
+        def delete() -> int:
+            with RawClient(f"127.0.0.1:{node.port}") as client:
+                return client.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code
+
+        return await asyncio.to_thread(delete)
 
 
 def test_an_instance_id_is_free_when_the_session_is_over_and_its_timer_has_not_fired(
@@ -67,6 +88,13 @@ def test_an_instance_id_is_free_when_the_session_is_over_and_its_timer_has_not_f
 ) -> None:
     reply = asyncio.run(joins_after_the_session_of_its_predecessor(tmp_path))
     assert reply.member_id == "second"
+
+
+def test_a_group_is_deleted_when_the_session_is_over_and_its_timer_has_not_fired(
+    tmp_path: Path,
+) -> None:
+    code = asyncio.run(deletes_the_group_after_the_session_of_its_member(tmp_path))
+    assert code == KafkaCode.NONE
 
 
 def test_hashes_of_long_names_are_computed_and_not_kept() -> None:

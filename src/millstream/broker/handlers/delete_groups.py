@@ -56,6 +56,8 @@ def _delete(
     if denied is not None:
         return answer(denied.code)
     try:
+        # Members whose session has expired leave first, also where their timer comes after this.
+        groups.shards.end_what_is_over(group_id)
         is_shared = admin.is_share_group(groups.shard_for(group_id).state, group_id)
     except KafkaError as error:
         return answer(error.code)
