@@ -345,6 +345,9 @@ class Server:
         for connection in list(self.connections):
             connection.close()
         self.receiver.close()
+        # What has just been spawned begins: a task that is cancelled before would never close the
+        # coroutine that it was made with.
+        await asyncio.sleep(0)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
