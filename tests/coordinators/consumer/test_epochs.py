@@ -10,7 +10,7 @@ from millstream.coordinators.consumer.heartbeat import HeartbeatRequest
 from millstream.coordinators.decision import Ticket
 from millstream.coordinators.groups import requests
 from millstream.errors import KafkaError
-from tests.coordinators.world import ALL_TOPICS, GROUP, World, image_of
+from tests.coordinators.world import ALL_TOPICS, GROUP, REBALANCE_MS, World, image_of
 
 
 class Client:
@@ -26,15 +26,26 @@ class Client:
         self.owned: Assignment = {}
         self.told: Assignment = {}
         self.said: Assignment = {}
+        # After the loss of its connection, a client says everything again.
+        self.is_reconnecting = False
 
-    def beat(self, world: World, topics: tuple[str, ...]) -> None:
+    def beat(self, world: World, topics: tuple[str, ...], *, is_late: bool = False) -> None:
+        """`is_late`: the client does not wait for the answer, and sends the same request again."""
         changes: dict[str, object] = {}
         if self.epoch == 0:
             changes["topics"] = topics
+        elif self.is_reconnecting:
+            changes = {
+                "topics": topics,
+                "owned": self.owned,
+                "rebalance_timeout_ms": REBALANCE_MS,
+            }
         elif self.owned != self.said:
             changes["owned"] = self.owned
-        self.said = self.owned
+        self.said, self.is_reconnecting = self.owned, False
         try:
+            if is_late:
+                world.beat(self.name, self.epoch, **changes)
             reply = world.beat(self.name, self.epoch, **changes)
         except KafkaError:
             self.epoch, self.owned, self.told, self.said = 0, {}, {}, {}
@@ -76,16 +87,19 @@ def test_a_partition_never_has_two_owners(seed: int) -> None:
             clients.append(Client(f"m{number}"))
         elif what < 0.09 and clients:
             gone = clients.pop(chance.randrange(len(clients)))
-            if gone.epoch > 0:
+            # It may have been fenced since.
+            if gone.name in world.consumers().members:
                 world.beat(gone.name, -1)
         elif what < 0.10:
             world.restart()
+            for client in clients:
+                client.is_reconnecting = True
         elif what < 0.11:
             world.set_topics(a=chance.randint(1, 8), b=3, c=1)
         elif clients:
             client = chance.choice(clients)
             topics = chance.choice((("a", "b"), ("a", "b", "c"), ("b",)))
-            client.beat(world, topics)
+            client.beat(world, topics, is_late=chance.random() < 0.3)
         if clients and chance.random() < 0.5:
             chance.choice(clients).take_in()
         owners(clients)

@@ -87,6 +87,7 @@ def test_a_member_may_subscribe_to_nothing_and_change_its_mind() -> None:
 def test_a_heartbeat_without_news_writes_nothing() -> None:
     world = World()
     world.beat("m1", 0)
+    world.beat("m1", 1, owned=all_of(4))
     before = len(world.log)
     reply = world.beat("m1", 1)
     assert reply.assignment is None
@@ -122,7 +123,40 @@ def test_a_member_is_asked_for_partitions_only_when_it_has_said_that_it_has_them
     world.beat("m1", 0)
     world.beat("m2", 0)
     # Told now to have two of the four it has not taken in yet, it might find nothing to do.
-    assert world.beat("m1", 1).assignment is None
+    assert world.beat("m1", 1).assignment == all_of(4)
+    assert world.beat("m1", 1, owned=all_of(4)).assignment == {ORDERS: (0, 1)}
+
+
+def test_a_member_that_missed_what_it_is_to_give_up_is_told_again() -> None:
+    world = World()
+    world.beat("m1", 0)
+    world.beat("m2", 0)
+    # Its client did not wait for the answer to the first, and sends the same again.
+    told = [world.beat("m1", 1, owned=all_of(4)).assignment for _ in range(2)]
+    assert told == [{ORDERS: (0, 1)}] * 2
+    assert world.beat("m1", 1, owned={ORDERS: (0, 1)}).epoch == 2
+
+
+def test_a_member_that_missed_what_it_gets_is_told_again_until_it_has_it() -> None:
+    world = World()
+    world.beat("m1", 0)
+    world.beat("m2", 0)
+    world.beat("m1", 1, owned=all_of(4))
+    world.beat("m1", 1, owned={ORDERS: (0, 1)})
+    told = [world.beat("m2", 2).assignment for _ in range(2)]
+    assert told == [{ORDERS: (2, 3)}] * 2
+    assert world.beat("m2", 2, owned={ORDERS: (2, 3)}).assignment is None
+
+
+def test_after_a_restart_a_member_is_asked_only_for_what_it_says_that_it_has() -> None:
+    world = World()
+    world.beat("m1", 0)
+    world.restart()
+    # Back with a new connection, it says everything, and has not applied its assignment yet.
+    full = {"topics": ("orders",), "rebalance_timeout_ms": REBALANCE_MS}
+    assert world.beat("m1", 1, owned={}, **full).assignment == all_of(4)
+    world.beat("m2", 0)
+    assert world.beat("m1", 1).assignment == all_of(4)
     assert world.beat("m1", 1, owned=all_of(4)).assignment == {ORDERS: (0, 1)}
 
 
@@ -209,7 +243,7 @@ def test_a_pattern_matches_what_its_member_may_describe() -> None:
     few = VisibleTopics(1, lambda name: name == "orders")
     pattern = "(orders|pay.*)"
     assert world.beat("m1", 0, topics=(), pattern=pattern, visible=few).assignment == all_of(1)
-    assert world.beat("m1", 1, visible=few).assignment is None
+    assert world.beat("m1", 1, visible=few, owned=all_of(1)).assignment is None
     # Permissions have changed: it may see more, and then nothing.
     more = VisibleTopics(2, lambda name: True)
     both = {ORDERS: (0,), PAYMENTS: (0, 1)}

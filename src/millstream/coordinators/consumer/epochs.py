@@ -81,8 +81,12 @@ def advance(
     if known is None or not _is_settled(group, known, news, env):
         target, target_epoch = _new_epoch(group, known, news, env, decision)
     has = news.current.assigned if news.current.epoch != JOINING_EPOCH else {}
-    if news.reported is not None and covers(news.reported, has):
-        group.unacknowledged.discard(news.member_id)
+    if news.reported is not None:
+        if covers(news.reported, has):
+            group.unacknowledged.discard(news.member_id)
+        elif news.stored.classic is None:
+            # After a restart, this says which members have still to apply theirs.
+            group.unacknowledged.add(news.member_id)
     after = reconcile(
         news.current,
         target=target.get(news.member_id, {}),

@@ -1,7 +1,7 @@
 """The consumer protocol (KIP-848): what ConsumerGroupHeartbeat does.
 
-A member sends only heartbeats; the responses carry its epoch and, when it has changed, its
-assignment. The node computes the assignment.
+A member sends only heartbeats; the responses carry its epoch and, from a change until the
+member confirms it, its assignment. The node computes the assignment.
 """
 
 from dataclasses import replace
@@ -156,11 +156,18 @@ def heartbeat(
     after = advance(group, news, env, decision)
     keep_alive(group, member_id, own_session_timeout_ms(group, env), env, decision)
     _limit_revocation(group, news, after, env, decision)
+    # Until the member confirms what it was told, it may have missed the response: librdkafka gives
+    # up on one that takes longer than the heartbeat interval, and sends the same request again.
+    shows_assignment = (
+        request.is_full
+        or after.assigned != before
+        or _keeps_others_waiting(group, member_id, after)
+    )
     decision.reply = HeartbeatReply(
         member_id,
         after.epoch,
         _interval_ms(group, after, env, has_changed=bool(decision.records)),
-        after.assigned if request.is_full or after.assigned != before else None,
+        after.assigned if shows_assignment else None,
     )
     return decision
 
