@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
+from tests.interop.groups.coordinators_view import described
 from tests.support.java_program import java_command
 from tests.support.waiting import wait_until
 
@@ -245,4 +246,5 @@ class Crowd:
     def _situation(self) -> str:
         owners = dict(sorted(self.ledger.owners().items()))
         logs = (f"{process.members}: {process.log_text}" for process in self.processes)
-        return "\n".join((str(owners), *logs))
+        bootstrap, group, _ = self._where
+        return "\n".join((str(owners), described(bootstrap, group), *logs))

@@ -119,6 +119,7 @@ class KafkaPythonMember:
             def on_partitions_lost(self, lost: Iterable[Any]) -> None:
                 report(name, "lost", lost)
 
+        self._name = name
         self._consumer = KafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=group,
@@ -146,7 +147,17 @@ class KafkaPythonMember:
             # Long, because kafka-python 3.0 forgets a join that it began when the topic grew
             # if the poll ends meanwhile: see docs/groups.md.
             self._consumer.poll(timeout_ms=1000)
+            self._remember_join()
         self._consumer.close()
+
+    def _remember_join(self) -> None:
+        """On a busy machine a join takes so long that such a poll, too, may end meanwhile. What
+        the group answered is then in a task that no later poll looks at."""
+        coordinator = self._consumer._coordinator
+        task = coordinator._join_task
+        if task is not None and task.is_done and not coordinator.need_rejoin():
+            print(f"{self._name} has forgotten its join", file=sys.stderr, flush=True)
+            coordinator.request_rejoin()
 
     def leave(self) -> None:
         self._stop.set()

@@ -61,6 +61,17 @@ def test_members_come_leave_and_die_and_topics_grow(node: str, kind: str) -> Non
         assert crowd.ledger.overlaps() == []
 
 
+@pytest.mark.parametrize("kind", ["confluent-eager", "confluent-consumer"])
+def test_a_failure_says_what_the_coordinator_believes(node: str, kind: str) -> None:
+    topic = f"told-{kind}"
+    create_topic(node, topic, 2)
+    with Crowd(node, f"told-{kind}", topic, 2) as crowd:
+        crowd.start(kind, 1)
+        crowd.wait_until_shared()
+        with pytest.raises(AssertionError, match=f"told-{kind} is Stable.*\n  m1 .*has .*{topic}"):
+            crowd.wait_until_shared(0, partitions=3)
+
+
 def start_two(crowd: Crowd, kind: str) -> list[Process]:
     processes = []
     for _ in range(2):
