@@ -96,7 +96,8 @@ def test_a_heartbeat_without_news_writes_nothing() -> None:
 
 def test_reports_are_frequent_after_a_change_and_then_as_configured() -> None:
     world = World()
-    assert world.beat("m1", 0).interval_ms < 100
+    # More often, and a busy node would not answer before librdkafka gives up.
+    assert world.beat("m1", 0).interval_ms == 200
     world.now_ms += 4_000
     assert world.beat("m1", 1).interval_ms == 2_000
     world.now_ms += 60_000

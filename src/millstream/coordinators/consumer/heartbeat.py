@@ -35,8 +35,10 @@ from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
 
-# While a group settles, members report often, so that partitions move quickly.
-_SHORTEST_INTERVAL_MS: Final = 50
+# While a group settles, members report often, so that partitions move quickly. Not more often:
+# librdkafka gives up on a response that takes longer than the interval, and a busy node would be
+# asked again and again by members that miss what they are told.
+_SHORTEST_INTERVAL_MS: Final = 200
 _SETTLING_INTERVAL_MAX_MS: Final = 500
 
 
