@@ -130,7 +130,9 @@ def _command(named: list[str], *, is_quick: bool) -> str:
 
 def _rounds(bench: Bench) -> str:
     text = f"{bench.rounds} each, {bench.client_rounds} where clients or nodes are started"
-    return text if bench.uncounted_rounds == 0 else f"{text}, after one that does not count"
+    if bench.uncounted_rounds:
+        return f"{text}, after one that does not count"
+    return f"{text}; the first one counts, in which Kafka's code is still being compiled"
 
 
 def _java_version() -> str:
