@@ -131,6 +131,8 @@ def _outage(cluster: MillstreamCluster, seed: int) -> Round:
         writer.stop()
     one_ack.stop()
     cluster.wait_until_in_sync(TOPIC)
+    # The next round begins with the leaders of this one.
+    cluster.wait_until_in_sync(_ALONE_TOPIC)
     read_final(client, history)
     reader.stop()
     problems = [str(anomaly) for anomaly in anomalies(history)]
