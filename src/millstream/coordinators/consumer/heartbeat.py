@@ -36,8 +36,8 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
 
 # While a group settles, members report often, so that partitions move quickly. Not more often:
-# librdkafka gives up on a response that takes longer than the interval, and a busy node would be
-# asked again and again by members that miss what they are told.
+# librdkafka gives up on a response that takes longer than the interval. Its members would repeat
+# their requests to a busy node, and miss the responses.
 _SHORTEST_INTERVAL_MS: Final = 200
 _SETTLING_INTERVAL_MAX_MS: Final = 500
 
@@ -158,7 +158,7 @@ def heartbeat(
     after = advance(group, news, env, decision)
     keep_alive(group, member_id, own_session_timeout_ms(group, env), env, decision)
     _limit_revocation(group, news, after, env, decision)
-    # Until the member confirms what it was told, it may have missed the response: librdkafka gives
+    # Until the member confirms its assignment, it may have missed the response: librdkafka gives
     # up on one that takes longer than the heartbeat interval, and sends the same request again.
     shows_assignment = (
         request.is_full
