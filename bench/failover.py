@@ -4,8 +4,9 @@
 
 Three nodes, replication factor 3, acks=all, min.insync.replicas=2. A client writes one small record
 every 100 ms to a fifth of all partitions, over one connection per topic and leader, and asks for
-the leaders again when it gets an error. The gap of a partition is the longest time between two
-acknowledgements around the fault, so it includes up to 100 ms of the client's own pace.
+the leaders again when it gets an error, or no answer for a second. The gap of a partition is the
+longest time between two acknowledgements around the fault, so it includes up to 100 ms of the
+client's own pace.
 
 `kill` ends the controller with kill -9, which leads a third of the partitions; `second` another
 node while the first is away (with min.insync.replicas=1); `freeze` stops the controller with
@@ -30,7 +31,12 @@ from millstream.client.aio import Connection, NoAnswer
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_key_values
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
-from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.apis.produce import (
+    ProducePartitionData,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopicData,
+)
 from tests.support.cluster import MillstreamCluster, millstream_cluster
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeperEnsemble, zookeeper_ensemble
@@ -40,6 +46,10 @@ PER_TOPIC: Final = 100
 SAMPLE: Final = 5
 PACE_SECONDS: Final = 0.1
 _ANSWER_SECONDS: Final = 10.0
+# A frozen node does not answer and closes nothing. A client that waits for it looks from time to
+# time whether another node leads.
+_PATIENCE_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.25
 _METADATA_VERSION: Final = 9
 _PRODUCE_VERSION: Final = 9
 _RETRY_SECONDS: Final = 0.1
@@ -77,6 +87,7 @@ class TopicWriter:
         self._addresses = addresses
         self._nodes: dict[int, Address] = {}
         self._connections: dict[object, Connection] = {}
+        self._looking = asyncio.Lock()
 
     async def run(self) -> None:
         await self._find_leaders()
@@ -114,9 +125,11 @@ class TopicWriter:
         )
         try:
             connection = await self._connection(("node", leader), self._nodes[leader])
-            answer = await connection.ask(
-                request, _PRODUCE_VERSION, timeout_seconds=_ANSWER_SECONDS
+            asking = asyncio.create_task(
+                connection.ask(request, _PRODUCE_VERSION, timeout_seconds=_ANSWER_SECONDS)
             )
+            await self._wait_while_leading(asking, leader, partitions)
+            answer = await asking
         except (NoAnswer, KeyError):
             self._drop(("node", leader))
             return set()
@@ -130,7 +143,26 @@ class TopicWriter:
                 self.last[one.index] = now
         return done
 
+    async def _wait_while_leading(
+        self, asking: asyncio.Task[ProduceResponse], leader: int, partitions: list[int]
+    ) -> None:
+        """Until there is an answer. Raises NoAnswer once the node leads none of the partitions."""
+        patience = _PATIENCE_SECONDS
+        try:
+            while not (await asyncio.wait({asking}, timeout=patience))[0]:
+                patience = _LOOK_SECONDS
+                await self._find_leaders()
+                if all(self.leaders.get(each, leader) != leader for each in partitions):
+                    raise NoAnswer(f"node {leader} does not lead any more")
+        finally:
+            if not asking.done():
+                asking.cancel()
+
     async def _find_leaders(self) -> None:
+        async with self._looking:
+            await self._ask_for_leaders()
+
+    async def _ask_for_leaders(self) -> None:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
         )
