@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.broker.security import tokens
 from millstream.errors import KafkaCode
 from millstream.security.acl import Operation, PatternType, Permission, ResourceType
 from millstream.wire.apis.create_acls import AclCreation, CreateAclsRequest
@@ -132,6 +133,34 @@ def test_what_is_not_allowed_has_kafkas_errors(owner: RawClient) -> None:
     other = {"owner_principal_type": "User", "owner_principal_name": "other"}
     refused = KafkaCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     assert create(owner, **other).error_code == refused
+
+
+def test_a_user_has_a_limited_number_of_tokens_and_renewers(
+    owner: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [CreatableRenewers(principal_type="User", principal_name=f"u{n}") for n in range(101)]
+    assert create(owner, renewers=many).error_code == KafkaCode.INVALID_REQUEST
+    present = len(owner.ask(DescribeDelegationTokenRequest(owners=None), 3).tokens)
+    monkeypatch.setattr(tokens, "_TOKENS_MAX", present + 1)
+    made = create(owner, renewers=many[:100])
+    assert made.error_code == KafkaCode.NONE
+    assert create(owner).error_code == KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    expire = ExpireDelegationTokenRequest(hmac=bytes(made.hmac), expiry_time_period_ms=-1)
+    assert owner.ask(expire, 2).error_code == KafkaCode.NONE
+    assert create(owner).error_code == KafkaCode.NONE
+
+
+def test_wrong_hmacs_do_not_cost_one_of_each_token(
+    owner: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        assert create(owner).error_code == KafkaCode.NONE
+    wrong = RenewDelegationTokenRequest(hmac=b"wrong", renew_period_ms=1000)
+    assert owner.ask(wrong, 2).error_code == KafkaCode.DELEGATION_TOKEN_NOT_FOUND
+    computed: list[str] = []
+    monkeypatch.setattr(tokens, "token_hmac", lambda _, token_id: computed.append(token_id))
+    assert owner.ask(wrong, 2).error_code == KafkaCode.DELEGATION_TOKEN_NOT_FOUND
+    assert computed == []
 
 
 def grant(boss: RawClient, user: str, operation: Operation) -> None:

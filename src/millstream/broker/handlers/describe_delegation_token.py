@@ -3,6 +3,7 @@
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.principals import principal_text, type_and_name
 from millstream.broker.requests.request import Request
+from millstream.broker.requests.turns import Turns
 from millstream.broker.security.authentication import Authentication
 from millstream.broker.security.tokens import Tokens
 from millstream.errors import KafkaCode, KafkaError
@@ -18,28 +19,40 @@ from millstream.wire.apis.describe_delegation_token import (
 NAMES_FEW = True
 
 
-def handle(
+async def handle(
     tokens: Tokens,
     authentication: Authentication,
     permissions: Permissions,
+    turns: Turns,
     request: Request,
     body: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse:
-    def is_visible(token: DelegationToken) -> bool:
-        # Without an authorizer, everybody would see the passwords of all.
-        return permissions.authorizer is not None and (
-            permissions.allows(request, ResourceType.DELEGATION_TOKEN, token.token_id)
-            or permissions.allows(request, ResourceType.USER, token.owner)
+    owners = None if body.owners is None else {principal_text(each) for each in body.owners}
+
+    def is_shown(token: DelegationToken) -> bool:
+        """Those that any of the owners may renew, if the client may, too, or may see them."""
+        return (owners is None or any(map(token.may_be_renewed_by, owners))) and (
+            token.may_be_renewed_by(request.principal) or _is_visible(permissions, request, token)
         )
 
     try:
         authentication.check_own_login(request.connection)
-        owners = None if body.owners is None else {principal_text(each) for each in body.owners}
-        found = tokens.described(request.principal, owners, is_visible)
-        described = [_describe(token, tokens.hmac_of(token)) for token in found]
+        described = [
+            _describe(token, tokens.hmac_of(token))
+            async for token in turns.each_in_line(request, tokens.present())
+            if is_shown(token)
+        ]
     except KafkaError as error:
         return DescribeDelegationTokenResponse(error_code=error.code, tokens=[])
     return DescribeDelegationTokenResponse(error_code=KafkaCode.NONE, tokens=described)
+
+
+def _is_visible(permissions: Permissions, request: Request, token: DelegationToken) -> bool:
+    # Without an authorizer, everybody would see the passwords of all.
+    return permissions.authorizer is not None and (
+        permissions.allows(request, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or permissions.allows(request, ResourceType.USER, token.owner)
+    )
 
 
 def _describe(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:

@@ -5,11 +5,10 @@ A token's login is SCRAM with its id as the user and its HMAC, in base64, as the
 
 import asyncio
 import base64
-import hmac
 import logging
 import os
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -38,6 +37,10 @@ from millstream.security.sasl.scram import (
 log = logging.getLogger(__name__)
 
 _USER: Final = "User:"
+# Of one requester, counting those that have expired and are not removed yet. Each is a write to the
+# coordination store, and every request for one looks through all of them.
+_TOKENS_MAX: Final = 1_000
+_RENEWERS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,9 @@ class Tokens:
         self._slow_checks = SlowChecks()
         # By mechanism and token id; emptied when tokens change.
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
+        # By HMAC: the ids of those that have been looked for. They are of one secret.
+        self._ids: dict[bytes, str] = {}
+        self._secret_of_ids: str | None = None
         self._removing: asyncio.Task[None] | None = None
         node.image.delegation_tokens.listeners.append(self._credentials.clear)
 
@@ -74,6 +80,7 @@ class Tokens:
         self, owner: str, requester: str, renewers: Collection[str], max_lifetime_ms: int
     ) -> DelegationToken:
         self._enabled_secret()
+        self._check_room(requester, renewers)
         token = new_token(
             encode_uuid(uuid.uuid4()),
             owner,
@@ -85,6 +92,17 @@ class Tokens:
         )
         await self._node.metadata.change_token(token.token_id, lambda _: token)
         return token
+
+    def _check_room(self, requester: str, renewers: Collection[str]) -> None:
+        if len(renewers) > _RENEWERS_MAX:
+            raise KafkaError(
+                KafkaCode.INVALID_REQUEST, f"a token has {_RENEWERS_MAX} renewers at most"
+            )
+        if sum(token.requester == requester for token in self._tokens.values()) >= _TOKENS_MAX:
+            raise KafkaError(
+                KafkaCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{requester} has requested {_TOKENS_MAX} tokens; one of them must end first",
+            )
 
     async def renew(self, proof: bytes, principal: str, period_ms: int) -> Expiry:
         token_id, now_ms = self._find(proof).token_id, self._node.clock.now_ms()
@@ -104,22 +122,11 @@ class Tokens:
         )
         return Expiry(token_id, now_ms if changed is None else changed.expires_at_ms)
 
-    def described(
-        self,
-        principal: str,
-        owners: Collection[str] | None,
-        is_visible: Callable[[DelegationToken], bool],
-    ) -> list[DelegationToken]:
-        """Those that any of `owners` may renew, if the principal may, too, or may see them."""
+    def present(self) -> list[DelegationToken]:
+        """All that have not expired."""
         self._enabled_secret()
         now_ms = self._node.clock.now_ms()
-        return [
-            token
-            for token in self._tokens.values()
-            if not token.is_expired(now_ms)
-            and (owners is None or any(map(token.may_be_renewed_by, owners)))
-            and (token.may_be_renewed_by(principal) or is_visible(token))
-        ]
+        return [token for token in self._tokens.values() if not token.is_expired(now_ms)]
 
     def hmac_of(self, token: DelegationToken) -> bytes:
         return token_hmac(self._enabled_secret(), token.token_id)
@@ -133,11 +140,23 @@ class Tokens:
         return secret
 
     def _find(self, proof: bytes) -> DelegationToken:
-        secret = self._enabled_secret()
-        for token in self._tokens.values():
-            if hmac.compare_digest(token_hmac(secret, token.token_id), proof):
-                return token
-        raise KafkaError(KafkaCode.DELEGATION_TOKEN_NOT_FOUND, "there is no such token")
+        token = self._tokens.get(self._ids_by_hmac(self._enabled_secret()).get(proof, ""))
+        if token is None:
+            raise KafkaError(KafkaCode.DELEGATION_TOKEN_NOT_FOUND, "there is no such token")
+        return token
+
+    def _ids_by_hmac(self, secret: str) -> Mapping[bytes, str]:
+        """Computed for each token once: a request that names none must not cost as many HMACs."""
+        if secret != self._secret_of_ids:
+            self._ids, self._secret_of_ids = {}, secret
+        known = set(self._ids.values())
+        if known != self._tokens.keys():
+            self._ids = {
+                hmac: token_id for hmac, token_id in self._ids.items() if token_id in self._tokens
+            }
+            for token_id in self._tokens.keys() - known:
+                self._ids[token_hmac(secret, token_id)] = token_id
+        return self._ids
 
     @property
     def _lifetimes(self) -> Lifetimes:
