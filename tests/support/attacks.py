@@ -328,6 +328,13 @@ def metadata_repeated(client: RawClient, aim: Aim) -> list[bytes]:
     return [frame(MetadataRequest(topics=named, allow_auto_topic_creation=False), 9)]
 
 
+def topics_created_by_asking(client: RawClient, aim: Aim) -> list[bytes]:
+    # More than one request may create: the attack is that the node looks at all of them.
+    count = 10_001 + aim.many(189_000)
+    named = [MetadataRequestTopic(name=f"{aim.topic}.{i}") for i in range(count)]
+    return [frame(MetadataRequest(topics=named), 9)]
+
+
 def topics_validated(client: RawClient, aim: Aim) -> list[bytes]:
     wanted = [
         CreatableTopic(
@@ -666,6 +673,7 @@ ATTACKS: Final = (
     Attack("subscription pattern of a wide class, 200 times", wide_pattern),
     Attack("DescribeGroups: 900 KB of metadata, named 1,000 times", groups_described),
     Attack("Metadata: 1,000 partitions, named 2,000 times", metadata_repeated),
+    Attack("Metadata: 199,000 topics to be created", topics_created_by_asking),
     Attack("CreateTopics: 60,000 topics, validated only", topics_validated),
     Attack("DescribeConfigs: the broker, named 2,000 times", broker_configs),
     Attack("DescribeConfigs: 60,000 invented groups", invented_group_configs),

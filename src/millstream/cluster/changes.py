@@ -297,10 +297,14 @@ def _checked_replicas(
 
 def _check_partition_count(partitions: int) -> None:
     if partitions > PARTITIONS_PER_REQUEST_MAX:
-        raise KafkaError(
-            KafkaCode.POLICY_VIOLATION,
-            f"a request may create {PARTITIONS_PER_REQUEST_MAX} partitions at most",
-        )
+        raise too_many_partitions()
+
+
+def too_many_partitions() -> KafkaError:
+    return KafkaError(
+        KafkaCode.POLICY_VIOLATION,
+        f"a request may create {PARTITIONS_PER_REQUEST_MAX} partitions at most",
+    )
 
 
 def _apply_changes(

@@ -2,6 +2,7 @@ import contextlib
 import uuid
 from typing import Any
 
+from millstream.cluster.changes import PARTITIONS_PER_REQUEST_MAX
 from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID
 from millstream.testing import Broker
@@ -39,6 +40,30 @@ def test_an_unknown_topic_is_created_when_allowed_and_at_once_usable(client: Raw
     response = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 1)
     assert response.topics[0].error_code == 0
     assert produce(client, name, batch(b"a")).error_code == 0
+
+
+def test_more_topics_than_a_request_may_create_are_all_refused(client: RawClient) -> None:
+    prefix = f"many-{uuid.uuid4().hex[:8]}"
+    names = [f"{prefix}-{number}" for number in range(PARTITIONS_PER_REQUEST_MAX + 1)]
+    named = [MetadataRequestTopic(name=name) for name in names]
+    answered = client.ask(MetadataRequest(topics=named), 9).topics
+    assert [topic.name for topic in answered] == names
+    assert {topic.error_code for topic in answered} == {KafkaCode.POLICY_VIOLATION}
+    present = client.ask(MetadataRequest(topics=None), 9).topics
+    assert not any((topic.name or "").startswith(prefix) for topic in present)
+
+
+def test_of_many_topics_only_those_that_are_missing_are_created(
+    client: RawClient, topic: str
+) -> None:
+    """More names than are read on the loop, so that the longer way is taken."""
+    created = f"auto-{uuid.uuid4().hex[:8]}"
+    bad = [MetadataRequestTopic(name=f"no/slash-{number}") for number in range(1_500)]
+    named = [MetadataRequestTopic(name=name) for name in (created, topic)]
+    answered = client.ask(MetadataRequest(topics=[*bad, *named]), 9).topics
+    assert {each.error_code for each in answered[:-2]} == {KafkaCode.INVALID_TOPIC_EXCEPTION}
+    assert [(each.name, each.error_code) for each in answered[-2:]] == [(created, 0), (topic, 0)]
+    assert produce(client, created, batch(b"a")).error_code == 0
 
 
 def test_an_internal_topic_that_a_client_names_is_as_its_coordinator_needs_it(

@@ -43,15 +43,19 @@ async def handle(
     wanted = await turns.prepared(
         request, lambda each: [_new_topic(each, topic) for topic in each(body.topics)]
     )
-    refused = _refused(permissions, request, wanted)
+    refused = await _refused(turns, permissions, request, wanted)
     changes = mutations(quotas, request, strict_from=_STRICT_FROM)
-    for topic in [] if body.validate_only else wanted:
+    async for topic in turns.each(request, [] if body.validate_only else wanted):
         if topic.name not in refused:
             try:
                 changes.take(_partitions(node, topic))
             except KafkaError as error:
                 refused[topic.name] = TopicResult(topic.name, error=error.kept())
-    allowed = [topic for topic in wanted if topic.name not in refused] if refused else wanted
+    allowed = wanted
+    if refused:
+        allowed = [
+            topic async for topic in turns.each(request, wanted) if topic.name not in refused
+        ]
     results = await topics.create(allowed, validate_only=body.validate_only) if allowed else []
     results += refused.values()
     answers = [
@@ -68,19 +72,18 @@ def _partitions(node: NodeState, topic: NewTopic) -> int:
     return topic.partitions if topic.partitions > 0 else node.config.int("num.partitions")
 
 
-def _refused(
-    permissions: Permissions, request: Request, wanted: list[NewTopic]
+async def _refused(
+    turns: Turns, permissions: Permissions, request: Request, wanted: list[NewTopic]
 ) -> dict[str, TopicResult]:
     if permissions.allows_cluster(request):
         return {}
-    denials = {
-        topic.name: permissions.denial(request, ResourceType.TOPIC, topic.name) for topic in wanted
-    }
-    return {
-        name: TopicResult(name, error=KafkaError(denied.code, "Authorization failed."))
-        for name, denied in denials.items()
-        if denied is not None
-    }
+    refused = {}
+    async for topic in turns.each(request, wanted):
+        denied = permissions.denial(request, ResourceType.TOPIC, topic.name)
+        if denied is not None:
+            error = KafkaError(denied.code, "Authorization failed.")
+            refused[topic.name] = TopicResult(topic.name, error=error)
+    return refused
 
 
 def _new_topic(each: Each, topic: CreatableTopic) -> NewTopic:

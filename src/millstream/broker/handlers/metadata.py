@@ -16,7 +16,8 @@ from millstream.broker.requests.kept_partitions import KeptPartitions
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import Turns, once
-from millstream.errors import KafkaCode, KafkaError
+from millstream.cluster.changes import PARTITIONS_PER_REQUEST_MAX, too_many_partitions
+from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID, topic_name_problem
 from millstream.security.acl import ResourceType
 from millstream.security.operations import AUTO_CREATE, LISTING
@@ -72,12 +73,11 @@ def _answer_named(
     wanted: list[MetadataRequestTopic],
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     may_create = body.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
-    missing = _missing(node, wanted) if may_create else []
-    missing = [name for name in missing if permissions.allows(request, _TOPIC, name)]
-    if missing:
-        return _create_and_answer(
-            node, topics, turns, permissions, kept, request, body, wanted, missing
-        )
+    # To look whether any of many topics is missing may itself take turns.
+    if may_create and (
+        request.is_long or any(_is_missing(node, permissions, request, topic) for topic in wanted)
+    ):
+        return _create_and_answer(node, topics, turns, permissions, kept, request, body, wanted)
     operations = _operations(permissions, request, body)
     return turns.answer_each(
         request,
@@ -102,15 +102,17 @@ def _shown(topic: MetadataTopic, operations: Callable[[str], int]) -> MetadataTo
     return topic
 
 
-def _missing(node: NodeState, wanted: list[MetadataRequestTopic]) -> list[str]:
-    return [
+def _is_missing(
+    node: NodeState, permissions: Permissions, request: Request, topic: MetadataRequestTopic
+) -> bool:
+    """Could the topic be created? Without the permission to see it, it is not missing."""
+    return bool(
         topic.name
-        for topic in wanted
-        if topic.name
         and topic.topic_id == NO_TOPIC_ID
         and topic.name not in node.image.topics
         and topic_name_problem(topic.name) is None
-    ]
+        and permissions.allows(request, _TOPIC, topic.name)
+    )
 
 
 async def _create_and_answer(
@@ -122,15 +124,24 @@ async def _create_and_answer(
     request: Request,
     body: MetadataRequest,
     wanted: list[MetadataRequestTopic],
-    missing: list[str],
 ) -> MetadataResponse:
-    refused: dict[str, KafkaError] = {}
-    if not permissions.allows_cluster(request, AUTO_CREATE):
-        for name in missing:
-            denied = permissions.denial(request, _TOPIC, name, AUTO_CREATE)
-            if denied is not None:
-                refused[name] = denied.error()
-    failed = {**await topics.auto_create([n for n in missing if n not in refused]), **refused}
+    may_create_all = permissions.allows_cluster(request, AUTO_CREATE)
+    allowed, failed = [], {}
+    async for topic in turns.each(request, wanted):
+        if topic.name is None or not _is_missing(node, permissions, request, topic):
+            continue
+        denied = None
+        if not may_create_all:
+            denied = permissions.denial(request, _TOPIC, topic.name, AUTO_CREATE)
+        if denied is not None:
+            failed[topic.name] = denied.error()
+        else:
+            allowed.append(topic.name)
+    if len(allowed) > PARTITIONS_PER_REQUEST_MAX:
+        too_many = too_many_partitions()
+        failed |= {name: too_many async for name in turns.each(request, allowed)}
+    else:
+        failed |= await topics.auto_create(allowed)
     operations = _operations(permissions, request, body)
     shown = []
     async for topic in turns.each_in_line(request, wanted):
