@@ -4,6 +4,7 @@ Covers coordinators/journal.py, coordinators/transactions.
 """
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -234,3 +235,33 @@ def test_who_waits_for_an_end_is_sent_away_when_the_shard_closes() -> None:
         assert refused.value.code is KafkaCode.NOT_COORDINATOR
 
     asyncio.run(main())
+
+
+def test_an_offset_is_pending_while_a_transaction_may_still_change_it() -> None:
+    """As if all open transactions were looked through, which commits cannot afford."""
+    chance = random.Random(7)
+    for _ in range(200):
+        state = ShardState()
+        opened: dict[int, dict[int, int]] = {}
+        for number in range(60):
+            producer, partition = chance.randrange(4), chance.randrange(3)
+            change = OffsetChange("g", "orders", partition, CommittedOffset(number))
+            step = chance.randrange(4)
+            if step < 2:
+                state.apply_pending(change, producer)
+                opened.setdefault(producer, {})[partition] = number
+            elif step == 2:
+                state.apply(change)
+                for pending in opened.values():
+                    pending.pop(partition, None)
+            else:
+                is_commit = chance.random() < 0.5
+                state.end_transaction(producer, is_commit)
+                ended = opened.pop(producer, {})
+                for at, begun in ended.items() if is_commit else ():
+                    for pending in opened.values():
+                        if pending.get(at, begun) < begun:
+                            del pending[at]
+            for at in range(3):
+                is_pending = any(at in pending for pending in opened.values())
+                assert state.has_pending_offsets("g", "orders", at) == is_pending

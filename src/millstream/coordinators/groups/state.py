@@ -53,6 +53,8 @@ ConsumerChange = (
 )
 # Committed offsets of one group: by topic, then by partition.
 GroupOffsets = dict[str, dict[int, CommittedOffset]]
+# An offset: its group, its topic and its partition.
+OffsetKey = tuple[str, str, int]
 
 
 class ShardState:
@@ -60,8 +62,9 @@ class ShardState:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         # Offsets committed in open transactions, by producer, each with its number in the order
-        # of the log.
-        self._pending: dict[int, dict[tuple[str, str, int], tuple[int, OffsetChange]]] = {}
+        # of the log; and the same numbers by offset, because every commit asks for its own.
+        self._pending: dict[int, dict[OffsetKey, tuple[int, OffsetChange]]] = {}
+        self._pending_numbers: dict[OffsetKey, dict[int, int]] = {}
         self._pending_count = 0
 
     def group(self, group_id: str) -> Group:
@@ -75,8 +78,7 @@ class ShardState:
 
     def has_pending_offsets(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may still change this offset."""
-        key = (group_id, topic, partition)
-        return any(key in changes for changes in self._pending.values())
+        return (group_id, topic, partition) in self._pending_numbers
 
     # -- applying records -------------------------------------------------------------
 
@@ -132,9 +134,12 @@ class ShardState:
         key = (change.group_id, change.topic, change.partition)
         self._pending_count += 1
         self._pending.setdefault(producer_id, {})[key] = (self._pending_count, change)
+        self._pending_numbers.setdefault(key, {})[producer_id] = self._pending_count
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> set[str]:
         changes = self._pending.pop(producer_id, {})
+        for key in changes:
+            self._forget_number(key, producer_id)
         if is_commit:
             for number, change in changes.values():
                 self._apply_offset(change, number=number)
@@ -145,10 +150,16 @@ class ShardState:
 
         Compaction keeps only that one, so a replay must have the same result."""
         key = (change.group_id, change.topic, change.partition)
-        for changes in self._pending.values():
-            found = changes.get(key)
-            if found is not None and found[0] < number:
-                del changes[key]
+        numbers = self._pending_numbers.get(key, {})
+        for producer_id in [each for each, pending in numbers.items() if pending < number]:
+            del self._pending[producer_id][key]
+            self._forget_number(key, producer_id)
+
+    def _forget_number(self, key: OffsetKey, producer_id: int) -> None:
+        numbers = self._pending_numbers[key]
+        del numbers[producer_id]
+        if not numbers:
+            del self._pending_numbers[key]
 
     def _apply_offset(self, change: OffsetChange, *, number: int | None = None) -> None:
         if self._pending:
