@@ -8,6 +8,7 @@ from millstream.cluster import controller as controller_module
 from millstream.cluster import znodes
 from millstream.cluster.leader_balance import LeaderBalance
 from millstream.cluster.observer import ImageChange
+from millstream.cluster.requested_elections import Elections
 from millstream.cluster.stores.store import Check, Create, Delete, Put, UnknownOutcome
 from millstream.model import TopicPartition
 from tests.cluster.world import World, run, until
@@ -330,6 +331,26 @@ def test_another_min_insync_replicas_reaches_every_state():
         await world.outside.commit([Put("/config/topics/t", znodes.encode_config({}))])
         await until(lambda: first.membership.image.topics["t"].overrides == {})
         assert first.state().min_isr == 3
+
+    run(scenario)
+
+
+def test_replicas_that_a_move_adds_are_required_in_sync_only_when_they_have_arrived():
+    async def scenario(world: World):
+        world.min_isr = 1
+        first, *_ = await three_with_a_topic(world, (1,))
+        world.min_isr = 2
+        await Elections(first.membership).reassign(TopicPartition("t", 0), (1, 2, 3))
+        # Not an ISR of two, either: the move is still under way.
+        epochs = {2: first.membership.image.brokers[2].epoch}
+        await first.membership.change_isr(TopicPartition("t", 0), first.state(), (1, 2), epochs)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert (first.state().adding, first.state().min_isr) == ((2, 3), 1)
+        epochs[3] = first.membership.image.brokers[3].epoch
+        await first.membership.change_isr(TopicPartition("t", 0), first.state(), (1, 2, 3), epochs)
+        await until(lambda: first.state().min_isr == 2)
+        assert (first.state().replicas, first.state().adding) == ((1, 2, 3), ())
 
     run(scenario)
 

@@ -393,7 +393,7 @@ class Controller:
             wanted = self._policy.min_isr(topic)
             for number in numbers:
                 before = topic.partitions[number]
-                min_isr = min(wanted, len(election.target_replicas(before)))
+                min_isr = min(wanted, _replicas_outside_moves(before))
                 after = election.repaired(before, nodes, min_isr=min_isr) or before
                 after = election.arrived(after, nodes) or after
                 if after.elr and not has_elr:
@@ -693,6 +693,12 @@ class Controller:
             return
         _log_dead(broker_id, epoch)
         await self._observer.read_incarnations()
+
+
+def _replicas_outside_moves(state: PartitionState) -> int:
+    """Without a move, all; during one, as many as before or after it, whichever is fewer. To require
+    replicas in sync that a move adds would mean that nothing is committed until they are."""
+    return min(len(election.target_replicas(state)), len(election.original_replicas(state)))
 
 
 def log_unclean_election(
