@@ -11,10 +11,12 @@ from millstream.cluster.changes import ConfigChange, ConfigOperation, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.member_publisher import MemberPublisher
 from millstream.cluster.metadata import ClusterMetadata
+from millstream.cluster.requested_elections import Elections
 from millstream.cluster.state import NamedResource
 from millstream.cluster.stores.store import Delete, NoNode, Put
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import TopicPartition
 from millstream.security.delegation import DelegationToken
 from tests.cluster.world import Node, World, run, until
 
@@ -199,6 +201,20 @@ def test_what_an_earlier_attempt_left_does_not_stop_the_next():
         grown = await controller.create_partitions("t", 3)
         assert grown.error is None
         assert [p.leader for p in controller.image.topics["t"].partitions] == [1, 1, 1]
+
+    run(scenario)
+
+
+def test_partitions_that_are_added_during_a_move_get_as_many_replicas_as_it_leaves():
+    async def scenario(world: World):
+        nodes = await world.start(1, 2, 3)
+        controller = controller_at(nodes[0])
+        await until(lambda: len(controller.image.brokers) == 3)
+        await controller.create_topics([NewTopic("t", assignments={0: [1]})])
+        await Elections(nodes[0].membership).reassign(TopicPartition("t", 0), (2,))
+        assert controller.image.topics["t"].partitions[0].replicas == (2, 1)
+        grown = await controller.create_partitions("t", 2)
+        assert len(grown.state.partitions[1].replicas) == 1
 
     run(scenario)
 

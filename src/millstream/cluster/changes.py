@@ -9,6 +9,7 @@ from dataclasses import field
 from enum import IntEnum
 from typing import Final, assert_never
 
+from millstream.cluster.election import target_replicas
 from millstream.cluster.placement import place_replicas
 from millstream.cluster.state import ClusterImage, NamedResource
 from millstream.config import (
@@ -171,7 +172,8 @@ def assign_added_partitions(
             f"topic {topic} has {present} partitions; {count} would be fewer",
         )
     _check_partition_count(count - present)
-    replication_factor = len(state.partitions[0].replicas)
+    # Without the replicas that a move is about to remove.
+    replication_factor = len(target_replicas(state.partitions[0]))
     if assignments is None:
         return place(
             image,
