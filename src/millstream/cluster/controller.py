@@ -696,8 +696,8 @@ class Controller:
 
 
 def _replicas_outside_moves(state: PartitionState) -> int:
-    """Without a move, all; during one, as many as before or after it, whichever is fewer. To require
-    replicas in sync that a move adds would mean that nothing is committed until they are."""
+    """Without a move, all; during one, as many as before or after it, whichever is fewer. If those
+    that a move adds were required in sync, nothing would be committed until they are."""
     return min(len(election.target_replicas(state)), len(election.original_replicas(state)))
 
 
