@@ -430,6 +430,30 @@ def test_options_that_need_a_restart_are_refused(name, value):
     World().run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("min.insync.replicas", "2"), ("unclean.leader.election.enable", "true")]
+)
+def test_options_that_a_cluster_has_once_are_set_for_all_nodes_only(name, value):
+    async def scenario(controller):
+        for change in (
+            controller.alter_broker_configs(1, [ConfigChange(name, value)]),
+            controller.alter_broker_configs(1, [ConfigChange(name, value)], validate_only=True),
+            controller.replace_broker_configs(1, {name: value}),
+        ):
+            with pytest.raises(KafkaError, match="set it for all nodes") as caught:
+                await change
+            assert caught.value.code is KafkaCode.INVALID_CONFIG
+        await controller.alter_broker_configs(None, [ConfigChange(name, value)])
+        assert controller.image.broker_overrides[None] == {name: value}
+        # One that an earlier version stored can be removed.
+        controller.image.broker_overrides[1] = {name: value}
+        deletion = ConfigChange(name, None, ConfigOperation.DELETE)
+        await controller.alter_broker_configs(1, [deletion])
+        assert controller.image.broker_overrides[1] == {}
+
+    World().run(scenario)
+
+
 def test_an_option_without_effect_is_reported_where_it_is_set(caplog):
     def warnings() -> list[str]:
         lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

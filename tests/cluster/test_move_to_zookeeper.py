@@ -61,14 +61,16 @@ def test_everything_is_there_and_the_node_leads_it_as_a_member():
         what = await read_move(store)
         assert "2 topics with 502 partitions" in list(what.lines())
         assert await target_problem(world.outside, what.image.cluster_id) is None
-        await move(what, world.outside, min_isr=1)
-        await move(what, world.outside, min_isr=1)
+        await move(what, world.outside, min_isr=2)
+        await move(what, world.outside, min_isr=2)
         (node,) = await world.start(1)
         image = node.membership.image
         assert image.cluster_id == before.image.cluster_id
         assert image.topics["small"].topic_id == before.image.topics["small"].topic_id
         assert image.topics["small"].overrides == {"retention.ms": "7"}
-        assert image.broker_overrides == {None: {"log.retention.ms": "9"}}
+        # The first value is that of the node that moved, from now on for all nodes.
+        for_all = {"min.insync.replicas": "2", "log.retention.ms": "9"}
+        assert image.broker_overrides == {None: for_all}
         assert image.named_overrides == before.image.named_overrides
         assert image.client_metrics == {"s": {"metrics": "*"}}
         assert image.client_entities.options == before.image.client_entities.options
@@ -79,6 +81,18 @@ def test_everything_is_there_and_the_node_leads_it_as_a_member():
         assert node.state(499, "large").leader_epoch > epoch
 
     run(scenario)
+
+
+def test_a_default_that_was_set_at_run_time_is_moved_as_it_is():
+    async def scenario():
+        store, controller = await single_node()
+        await controller.alter_broker_configs(None, [ConfigChange("min.insync.replicas", "3")])
+        target = MemoryTree().open_session()
+        await move(await read_move(store), target, min_isr=2)
+        moved = await load_image(target)
+        assert moved.broker_overrides[None]["min.insync.replicas"] == "3"
+
+    asyncio.run(scenario())
 
 
 def test_a_move_that_was_cut_short_begins_again():

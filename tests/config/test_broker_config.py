@@ -81,6 +81,11 @@ def test_only_some_options_change_while_the_node_runs(name, text, problem):
     assert found is None if problem is None else problem in found
 
 
+def test_a_nodes_own_value_of_what_a_cluster_has_once_is_ignored():
+    name = "min.insync.replicas"
+    assert load_config().with_dynamic({name: "3"}, {name: "2"}).int(name) == 2
+
+
 def test_a_listener_has_its_own_options_before_those_of_the_node():
     config = load_config(
         sets=[

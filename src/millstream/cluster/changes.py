@@ -16,6 +16,7 @@ from millstream.config import (
     BROKER_OPTIONS,
     CLIENT_METRICS_OPTIONS,
     GROUP_OPTIONS,
+    ONLY_FOR_ALL_NODES,
     TOPIC_OPTIONS,
     BrokerConfig,
     Kind,
@@ -222,10 +223,17 @@ def changed_topic_overrides(
 
 
 def changed_broker_overrides(
-    present: Mapping[str, str], changes: Sequence[ConfigChange]
+    broker_id: int | None, present: Mapping[str, str], changes: Sequence[ConfigChange]
 ) -> dict[str, str]:
-    """A node's run-time options after the changes. Raises KafkaError."""
+    """The run-time options of a node, or of all with None, after the changes. Raises KafkaError."""
     for change in changes:
+        is_removed = change.operation is ConfigOperation.DELETE
+        if broker_id is not None and change.name in ONLY_FOR_ALL_NODES and not is_removed:
+            raise KafkaError(
+                KafkaCode.INVALID_CONFIG,
+                f"{change.name} has one value for the whole cluster: set it for all nodes, with an"
+                " empty node name (`millstream node config --all`)",
+            )
         value = change.value if change.operation is ConfigOperation.SET else None
         problem = broker_config_problem(change.name, value)
         if problem is not None:

@@ -212,7 +212,7 @@ class ClusterMetadata:
 
         async def change() -> None:
             present = self.image.broker_overrides.get(broker_id, {})
-            overrides = changes.changed_broker_overrides(present, altered)
+            overrides = changes.changed_broker_overrides(broker_id, present, altered)
             await self._store_broker_overrides(broker_id, overrides, validate_only)
 
         await self._decided(change)
@@ -224,7 +224,7 @@ class ClusterMetadata:
 
         async def change() -> None:
             wanted = [ConfigChange(name, value) for name, value in configs.items()]
-            overrides = changes.changed_broker_overrides({}, wanted)
+            overrides = changes.changed_broker_overrides(broker_id, {}, wanted)
             await self._store_broker_overrides(broker_id, overrides, validate_only)
 
         await self._decided(change)

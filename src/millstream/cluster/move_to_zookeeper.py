@@ -26,6 +26,7 @@ from millstream.errors import StartError
 
 _OPERATIONS_MAX: Final = 400
 _TOKEN: Final = "moved"
+_MIN_ISR: Final = "min.insync.replicas"
 # Top-level znodes of a cluster; anything else belongs to another application.
 _TOP: Final = frozenset(
     {"cluster", "brokers", "config", "controller_epoch", "controller"}
@@ -84,7 +85,10 @@ async def target_problem(store: CoordinationStore, cluster_id: str) -> str | Non
 
 
 async def move(what: Move, store: CoordinationStore, *, min_isr: int) -> None:
-    """Write everything; `min_isr` is the cluster's default. No effect if it was already done."""
+    """Write everything. No effect if it was already done.
+
+    `min_isr` is the cluster's default, unless one was set at run time.
+    """
     if await store.exists(znodes.CLUSTER_ID):
         return
     await _remove_rest(store)
@@ -104,11 +108,13 @@ def _everything(what: Move, min_isr: int) -> Iterator[Operation]:
     yield Create(znodes.CONTROLLER_EPOCH, what.controller_epoch)
     if what.producer_block is not None:
         yield Create(znodes.PRODUCER_IDS, what.producer_block)
+    # One value for the whole cluster, as in a new one: ELRs depend on it.
+    for_all = {_MIN_ISR: str(min_isr), **what.image.broker_overrides.get(None, {})}
     for topic in what.image.topics.values():
         yield from znodes.create_topic(
-            _moved(topic, min_isr), controller_epoch=int(what.controller_epoch)
+            _moved(topic, int(for_all[_MIN_ISR])), controller_epoch=int(what.controller_epoch)
         )
-    for broker_id, overrides in what.image.broker_overrides.items():
+    for broker_id, overrides in {**what.image.broker_overrides, None: for_all}.items():
         yield Create(znodes.broker_config_path(broker_id), znodes.encode_config(overrides))
     for kind, named in what.image.named_overrides.items():
         for name, overrides in named.items():
@@ -133,7 +139,7 @@ def _entities(entities: Mapping[ClientEntity, Mapping[str, str]]) -> Iterator[Op
 
 
 def _moved(topic: TopicState, min_isr: int) -> TopicState:
-    wanted = int(topic.overrides.get("min.insync.replicas", min_isr))
+    wanted = int(topic.overrides.get(_MIN_ISR, min_isr))
     partitions = [
         replace(state, min_isr=min(wanted, len(state.replicas)), writer_token=_TOKEN)
         for state in topic.partitions

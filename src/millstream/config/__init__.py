@@ -6,7 +6,12 @@ node's configuration; `topic_config` and `GroupConfig` put a topic's or a group'
 May import only ground modules (`errors`, `model`, ...). Reads option files; does no other I/O.
 """
 
-from millstream.config.broker_config import BrokerConfig, ListenerConfig, broker_config_problem
+from millstream.config.broker_config import (
+    ONLY_FOR_ALL_NODES,
+    BrokerConfig,
+    ListenerConfig,
+    broker_config_problem,
+)
 from millstream.config.client_metrics_config import (
     ClientMetricsConfig,
     Subscription,
@@ -49,6 +54,7 @@ __all__ = [
     "BROKER_OPTIONS",
     "CLIENT_METRICS_OPTIONS",
     "GROUP_OPTIONS",
+    "ONLY_FOR_ALL_NODES",
     "TOPIC_OPTIONS",
     "BrokerConfig",
     "ClientMetricsConfig",

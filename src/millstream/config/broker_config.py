@@ -29,6 +29,9 @@ from millstream.lazy_dataclass import dataclass
 
 # At run time these are set for one listener, as in Kafka.
 _ONLY_PER_LISTENER: Final = ("ssl.keystore.", "ssl.truststore.")
+# At run time these have one value for all nodes. The controller decides by them about every
+# partition: one node's own value would count for the whole cluster while it is the controller.
+ONLY_FOR_ALL_NODES: Final = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +140,14 @@ class BrokerConfig(TypedValues):
         """The same node with these, and only these, values set at run time.
 
         `overrides` are for this node, `cluster_default` for every node without its own.
-        Ignores names that cannot be set at run time: another release may have stored them, and
+        Ignores names that cannot be set so at run time: another release may have stored them, and
         the node must still start.
         """
+        own = {name: text for name, text in overrides.items() if name not in ONLY_FOR_ALL_NODES}
         return BrokerConfig(
             self._static,
             notes=self.notes,
-            own=_typed_dynamic(overrides),
+            own=_typed_dynamic(own),
             cluster_default=_typed_dynamic(cluster_default or {}),
         )
 

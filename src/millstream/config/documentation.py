@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from millstream.config.broker_config import ONLY_FOR_ALL_NODES
 from millstream.config.option import INT_MAX, LONG_MAX, Option, Value, format_value
 from millstream.config.table import SECTIONS
 
@@ -48,7 +49,8 @@ Intended differences from Kafka:
 - A node without `zookeeper.connect` creates internal topics with one replica, whatever is set.
 - With one replica, acks=all waits for the disk. `--dev` turns that off.
 
-The column *run time* says whether the option can be changed while the node runs.
+The column *run time* says whether the option can be changed while the node runs. Those
+that say *for all nodes* have one value for the whole cluster.
 """
 _TABLE_HEAD: Final = """\
 | Name | Type | Default | Allowed | What it does | Status | Run time |
@@ -85,6 +87,8 @@ def _lines() -> Iterator[str]:
 
 
 def _run_time(option: Option) -> str:
+    if option.name in ONLY_FOR_ALL_NODES:
+        return "for all nodes"
     return "yes" if option.is_dynamic else ""
 
 
