@@ -1,13 +1,17 @@
 """Internal topics, co-partitioned topics and tasks of a topology."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from millstream.coordinators.codecs.streams_changes import (
     CopartitionGroup,
     InternalTopic,
+    Subtopology,
     Topology,
 )
 from millstream.coordinators.streams.topology import (
@@ -19,6 +23,7 @@ from millstream.coordinators.streams.topology import (
     named_topics,
 )
 from millstream.errors import KafkaCode, KafkaError
+from tests.coordinators.steps import steps
 from tests.coordinators.streams.streams_world import (
     CHANGELOG,
     REPARTITION,
@@ -191,3 +196,95 @@ def test_topologies_are_compared_without_the_order_of_subtopologies() -> None:
 
 def test_every_topic_of_a_topology_is_named() -> None:
     assert named_topics(WORD_COUNT) == {"orders", REPARTITION, CHANGELOG}
+
+
+# -- repartition topics, counted in rounds -----------------------------------------------
+
+OWN_TOPICS = {"x": 1, "y": 2, "z": 3}
+
+
+def random_topology(random: Random) -> Topology:
+    def any_subtopology(number: int) -> Subtopology:
+        own = random.sample(sorted(OWN_TOPICS), random.choice([0, 0, 1]))
+        return subtopology(
+            number,
+            *own,
+            repartition_source_topics=tuple(
+                InternalTopic(name, random.choice([0] * 9 + [4]), 0)
+                for name in random.choices("abcd", k=random.choice([0, 1, 2] if own else [1, 2]))
+            ),
+            repartition_sink_topics=tuple(random.choices("abcdx", k=random.choice([0, 1, 1, 3]))),
+        )
+
+    return Topology(0, tuple(any_subtopology(number) for number in range(random.randint(1, 8))))
+
+
+def counted_in_rounds(topology: Topology) -> dict[str, int] | str:
+    """The plain rule: look at every sink that is left, until nothing is left or nothing helps."""
+    read = [topic for each in topology.subtopologies for topic in each.repartition_source_topics]
+    decided = {topic.name: topic.partitions for topic in read if topic.partitions != 0}
+    left = [
+        (sink, each)
+        for each in topology.subtopologies
+        for sink in each.repartition_sink_topics
+        if sink not in decided
+    ]
+    while left:
+        before, left = left, []
+        for sink, writer in before:
+            names = [topic.name for topic in writer.repartition_source_topics]
+            found = [decided[name] for name in names if name in decided]
+            found += [OWN_TOPICS[name] for name in writer.source_topics]
+            if found:
+                decided.setdefault(sink, max(found))
+            else:
+                left.append((sink, writer))
+        if len(left) == len(before):
+            return "loops"
+    missing = any(topic.name not in decided for topic in read)
+    return "never used as a sink" if missing else {one.name: decided[one.name] for one in read}
+
+
+@settings(max_examples=1000)
+@given(some.integers(0, 2**32))
+def test_every_topology_is_counted_as_by_the_plain_rule(seed: int) -> None:
+    # Not drawn by parts: those drawn are so plain that the order of the rounds never matters.
+    topology = random_topology(Random(seed))
+    expected = counted_in_rounds(topology)
+    if isinstance(expected, str):
+        assert expected in invalid(topology, **OWN_TOPICS)
+        return
+    found = configured(topology, **OWN_TOPICS)
+    assert expected == {
+        topic.name: topic.partitions
+        for each in found.subtopologies
+        for topic in each.repartition_source_topics
+    }
+
+
+def chain_and_crowd(size: int) -> Topology:
+    """A chain that is listed from its end, and a subtopology with many sources that nobody writes
+    and many sinks."""
+    chain = [
+        subtopology(
+            number,
+            repartition_source_topics=(InternalTopic(f"link{number - 1}", 0, 0),),
+            repartition_sink_topics=(f"link{number}",),
+        )
+        for number in range(size, 0, -1)
+    ]
+    first = subtopology(0, "orders", repartition_sink_topics=("link0",))
+    crowd = subtopology(
+        size + 1,
+        repartition_source_topics=tuple(InternalTopic(f"in{n}", 0, 0) for n in range(3 * size)),
+        repartition_sink_topics=tuple(f"out{n}" for n in range(3 * size)),
+    )
+    return Topology(0, (*chain, first, crowd))
+
+
+def test_the_work_grows_with_the_topology_even_if_it_is_invalid() -> None:
+    def work(size: int) -> int:
+        topology = chain_and_crowd(size)
+        return steps(lambda: invalid(topology, orders=1))
+
+    assert work(80) < 5 * work(20)

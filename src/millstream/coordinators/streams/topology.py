@@ -8,7 +8,8 @@
 Until every topic exists with the right number of partitions, nobody gets a task.
 """
 
-from collections.abc import Iterable, Mapping
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from typing import Final
@@ -200,40 +201,71 @@ def _require_sources(topology: Topology, image: ClusterImage) -> None:
 
 
 def _count_repartition_topics(topology: Topology, counts: _PartitionCounts) -> None:
-    """A subtopology may read what another writes: decide until nothing is left."""
-    decided: dict[str, int] = {
+    """A subtopology may read what another writes: decide until nothing is left.
+
+    Rounds over the subtopologies, in their order: one writes its sinks as soon as one of its
+    sources is decided, with the largest that is decided by then. A subtopology has its turn
+    once, and a topic is passed on to its readers once: a client chooses the topology.
+    """
+    subtopologies = topology.subtopologies
+    decided, readers = _fixed_partitions(topology), _readers(topology)
+    # The largest source of each subtopology so far.
+    largest = [_largest_source(each, decided, counts.image) for each in subtopologies]
+    # Those that can write, by the round in which they do.
+    ready = [(1, number) for number, count in enumerate(largest) if count is not None]
+    while ready:
+        turn, number = heapq.heappop(ready)
+        for sink in subtopologies[number].repartition_sink_topics:
+            count = largest[number]
+            assert count is not None
+            if sink in decided:
+                continue
+            decided[sink] = count
+            for reader in readers.get(sink, ()):
+                known = largest[reader]
+                if known is None:
+                    # The round has passed the readers that come before the writer.
+                    heapq.heappush(ready, (turn + (reader < number), reader))
+                largest[reader] = count if known is None else max(known, count)
+    _require_all(topology, decided, largest)
+    counts.decided.update(decided)
+
+
+def _fixed_partitions(topology: Topology) -> dict[str, int]:
+    return {
         topic.name: topic.partitions
         for each in topology.subtopologies
         for topic in each.repartition_source_topics
         if topic.partitions != 0
     }
-    undecided = [
-        (sink, each)
-        for each in topology.subtopologies
-        for sink in each.repartition_sink_topics
-        if sink not in decided
-    ]
-    while undecided:
-        left = []
-        for sink, writer in undecided:
-            count = _largest_source(writer, decided, counts.image)
-            if count is None:
-                left.append((sink, writer))
-            else:
-                decided.setdefault(sink, count)
-        if len(left) == len(undecided):
+
+
+def _readers(topology: Topology) -> dict[str, list[int]]:
+    """The subtopologies that read a repartition topic, by their numbers."""
+    found: dict[str, list[int]] = {}
+    for number, each in enumerate(topology.subtopologies):
+        for topic in each.repartition_source_topics:
+            found.setdefault(topic.name, []).append(number)
+    return found
+
+
+def _require_all(
+    topology: Topology, decided: Mapping[str, int], largest: Sequence[int | None]
+) -> None:
+    """Everything that is written or read has been decided."""
+    fixed = _fixed_partitions(topology)
+    for each, count in zip(topology.subtopologies, largest, strict=True):
+        if count is None and any(sink not in fixed for sink in each.repartition_sink_topics):
             raise _invalid(
                 "Failed to compute number of partitions for all repartition topics. There may be "
                 "loops in the topology that cannot be resolved."
             )
-        undecided = left
     for each in topology.subtopologies:
         if any(topic.name not in decided for topic in each.repartition_source_topics):
             raise _invalid(
                 "Failed to compute number of partitions for all repartition topics, because a "
                 "repartition source topic is never used as a sink topic."
             )
-    counts.decided.update(decided)
 
 
 def _largest_source(
