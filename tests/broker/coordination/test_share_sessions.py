@@ -4,6 +4,7 @@ from uuid import UUID
 import pytest
 
 from millstream.broker.coordination.share_sessions import (
+    CLIENT_PARTITIONS_MAX,
     SessionKey,
     ShareSession,
     ShareSessions,
@@ -17,7 +18,9 @@ PLACES = [Where(UUID(int=1), number) for number in range(3)]
 
 
 class Connection:
-    def __init__(self) -> None:
+    def __init__(self, client: str = "10.0.0.1") -> None:
+        self.client = client
+        self.is_closed = False
         self.on_closed: Callable[[], None] | None = None
 
 
@@ -25,7 +28,7 @@ class World:
     def __init__(self) -> None:
         self.ended: list[ShareSession] = []
         self.empty: list[str] = []
-        self.sessions = ShareSessions(lambda: 2, self.ended.append, self.empty.append)
+        self.sessions = ShareSessions(lambda: 2, self.ended.extend, self.empty.append)
 
 
 def test_each_request_has_the_next_epoch() -> None:
@@ -89,6 +92,51 @@ def test_there_is_a_limit() -> None:
     assert error.value.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
 
 
+def test_a_client_with_fewer_sessions_gets_the_slot_of_one_with_more() -> None:
+    world = World()
+    greedy = Connection("greedy")
+    world.sessions.open(KEY, greedy, PLACES)
+    world.sessions.open(OTHER, greedy, PLACES)
+    world.sessions.resume(KEY, 1)
+    modest = SessionKey("g", "modest")
+    world.sessions.open(modest, Connection("modest"), PLACES)
+    assert [session.key for session in world.ended] == [OTHER], "the one not used for longest"
+    assert (world.sessions.has(KEY), world.sessions.has(modest)) == (True, True)
+    # Each has one now.
+    for client in ("greedy", "modest", "another"):
+        with pytest.raises(KafkaError) as error:
+            world.sessions.open(SessionKey("g", "m3"), Connection(client), PLACES)
+        assert error.value.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(world.ended) == 1
+
+
+def test_a_client_has_so_many_partitions_in_all_its_sessions() -> None:
+    world = World()
+    places = [Where(UUID(int=1), number) for number in range(CLIENT_PARTITIONS_MAX)]
+    world.sessions.open(KEY, Connection(), places[:-1])
+    session = world.sessions.open(OTHER, Connection(), places[:1])
+    world.sessions.add(session, places[:1])
+    with pytest.raises(KafkaError) as error:
+        world.sessions.add(session, places[:2])
+    assert error.value.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
+    assert list(session.partitions) == places[:1]
+    with pytest.raises(KafkaError) as error:
+        world.sessions.open(OTHER, Connection(), places[:2])
+    assert error.value.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(world.sessions.open(OTHER, Connection("another"), places).partitions) == len(places)
+
+
+def test_a_closed_connection_opens_no_session() -> None:
+    """It was closed while its request was read: nobody would end the session."""
+    world = World()
+    connection = Connection()
+    connection.is_closed = True
+    with pytest.raises(KafkaError) as error:
+        world.sessions.open(KEY, connection, PLACES)
+    assert error.value.code is KafkaCode.SHARE_SESSION_NOT_FOUND
+    assert len(world.sessions) == 0
+
+
 def test_a_group_without_sessions_is_forgotten() -> None:
     world = World()
     session = world.sessions.open(KEY, Connection(), [])
@@ -101,6 +149,6 @@ def test_a_group_without_sessions_is_forgotten() -> None:
 
 
 def test_partitions_take_turns() -> None:
-    session = ShareSession(KEY, Connection(), 1, dict.fromkeys(PLACES))
+    session = ShareSession(KEY, Connection(), "a", 1, dict.fromkeys(PLACES))
     assert [session.rotated(by)[0].partition for by in (0, 1, 2, 3)] == [0, 1, 2, 0]
-    assert ShareSession(KEY, Connection(), 1).rotated(5) == []
+    assert ShareSession(KEY, Connection(), "a", 1).rotated(5) == []

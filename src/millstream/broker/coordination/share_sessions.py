@@ -3,9 +3,13 @@
 A member has at most one session on a node. Each request carries the session's epoch, which
 shows that none was lost or repeated. A session ends with its last request or with its
 connection; then what the member had acquired is available to others.
+
+A client (a user at an address, or an address where nobody logs in) must not take all slots: when
+none is left, the one with the most sessions loses one to a client with fewer.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -16,6 +20,8 @@ from millstream.errors import KafkaCode, KafkaError
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
+# In all sessions of one client.
+CLIENT_PARTITIONS_MAX: Final = 100_000
 
 
 class SessionKey(NamedTuple):
@@ -31,6 +37,8 @@ class Where(NamedTuple):
 class SessionConnection(Protocol):
     """A connection calls `on_closed` once, when it is closed."""
 
+    client: str
+    is_closed: bool
     on_closed: Callable[[], None] | None
 
 
@@ -38,6 +46,7 @@ class SessionConnection(Protocol):
 class ShareSession:
     key: SessionKey
     connection: SessionConnection
+    client: str
     # The epoch of the next request.
     epoch: int
     # In the order in which they were added; the values mean nothing.
@@ -56,14 +65,16 @@ class ShareSessions:
     def __init__(
         self,
         sessions_max: Callable[[], int],
-        on_ended: Callable[[ShareSession], None],
+        on_ended: Callable[[Sequence[ShareSession]], None],
         on_group_empty: Callable[[str], None],
     ) -> None:
-        """`on_ended` is called with a session whose connection was closed; `on_group_empty` when a
-        group has no session left on this node."""
+        """`on_ended` is called with sessions that their client did not end: those of a connection
+        that was closed, or one whose slot another client got; `on_group_empty` when a group has no
+        session left on this node."""
         self._sessions_max = sessions_max
         self._on_ended = on_ended
         self._on_group_empty = on_group_empty
+        # Least recently used first.
         self._sessions: dict[SessionKey, ShareSession] = {}
 
     def __len__(self) -> int:
@@ -73,21 +84,52 @@ class ShareSessions:
         self, key: SessionKey, connection: SessionConnection, partitions: Iterable[Where]
     ) -> ShareSession:
         """A new session instead of any earlier one. Raises KafkaError."""
+        if connection.is_closed:
+            # While its request was read in a thread: nobody would end this session.
+            raise KafkaError(KafkaCode.SHARE_SESSION_NOT_FOUND, "the connection is closed")
+        session = ShareSession(key, connection, connection.client, 1, dict.fromkeys(partitions))
         self._sessions.pop(key, None)
+        self._admit(session.client, len(session.partitions))
         if len(self._sessions) >= self._sessions_max():
-            raise KafkaError(KafkaCode.SHARE_SESSION_LIMIT_REACHED)
+            self._take_from_greediest(session.client)
         if not self._has_group(key.group_id):
             # Whatever is known of the group here may be outdated.
             self._on_group_empty(key.group_id)
-        session = ShareSession(key, connection, 1, dict.fromkeys(partitions))
         self._sessions[key] = session
         connection.on_closed = lambda: self._closed(connection)
         return session
 
+    def add(self, session: ShareSession, partitions: Iterable[Where]) -> None:
+        """Raises KafkaError: nothing is added then."""
+        added = dict.fromkeys(partitions)
+        grown = sum(where not in session.partitions for where in added)
+        if grown:
+            self._admit(session.client, grown)
+        session.partitions.update(added)
+
+    def _admit(self, client: str, partitions: int) -> None:
+        held = (len(each.partitions) for each in self._sessions.values() if each.client == client)
+        if sum(held) + partitions > CLIENT_PARTITIONS_MAX:
+            text = f"{client} has {CLIENT_PARTITIONS_MAX:,} partitions in share sessions"
+            raise KafkaError(KafkaCode.SHARE_SESSION_LIMIT_REACHED, text)
+
+    def _take_from_greediest(self, client: str) -> None:
+        """Raises KafkaError if nobody has more than this client would have. One that loses its
+        session opens a new one."""
+        counts = Counter(session.client for session in self._sessions.values())
+        greediest, count = counts.most_common(1)[0] if counts else (client, 0)
+        if count <= counts[client] + 1:
+            raise KafkaError(KafkaCode.SHARE_SESSION_LIMIT_REACHED)
+        lost = next(each for each in self._sessions.values() if each.client == greediest)
+        self.end(lost)
+        self._on_ended([lost])
+
     def _closed(self, connection: SessionConnection) -> None:
-        for session in [one for one in self._sessions.values() if one.connection is connection]:
+        ended = [one for one in self._sessions.values() if one.connection is connection]
+        for session in ended:
             self.end(session)
-            self._on_ended(session)
+        if ended:
+            self._on_ended(ended)
 
     def require(self, key: SessionKey) -> ShareSession:
         session = self._sessions.get(key)
@@ -101,7 +143,11 @@ class ShareSessions:
         if session.epoch != epoch:
             raise KafkaError(KafkaCode.INVALID_SHARE_SESSION_EPOCH)
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        self._sessions[key] = self._sessions.pop(key)
         return session
+
+    def has(self, key: SessionKey) -> bool:
+        return key in self._sessions
 
     def is_open(self, session: ShareSession) -> bool:
         return self._sessions.get(session.key) is session

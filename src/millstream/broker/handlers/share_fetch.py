@@ -101,7 +101,7 @@ def handle(
         else:
             session = sharing.sessions.resume(key, body.share_session_epoch)
             check_size(len(session.partitions) + len(named))
-            session.partitions.update(dict.fromkeys(named))
+            sharing.sessions.add(session, named)
             for topic in body.forgotten_topics_data:
                 for index in topic.partitions:
                     session.partitions.pop(Where(topic.topic_id, index), None)
