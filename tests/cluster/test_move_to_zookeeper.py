@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 
+from millstream.cluster import znodes
 from millstream.cluster.changes import ConfigChange, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.metadata import ClusterMetadata, load_image, start_alone
@@ -95,13 +96,15 @@ def test_a_default_that_was_set_at_run_time_is_moved_as_it_is():
     asyncio.run(scenario())
 
 
-def test_a_move_that_was_cut_short_begins_again():
+# Early, and when everything that a cluster has at its top is there.
+@pytest.mark.parametrize("commits", [5, len(znodes.BASE_PATHS) + 3])
+def test_a_move_that_was_cut_short_begins_again(commits):
     async def scenario():
         store, _ = await single_node()
         what = await read_move(store)
         target = MemoryTree().open_session()
         commit = target.commit
-        left = [5]
+        left = [commits]
 
         async def cut_short(operations):
             left[0] -= 1

@@ -14,6 +14,7 @@ from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.metadata import load_image
 from millstream.cluster.state import ClusterImage, TopicState
 from millstream.cluster.stores.store import (
+    TOP_PATHS,
     CoordinationStore,
     Create,
     Delete,
@@ -28,11 +29,7 @@ _OPERATIONS_MAX: Final = 400
 _TOKEN: Final = "moved"
 _MIN_ISR: Final = "min.insync.replicas"
 # Top-level znodes of a cluster; anything else belongs to another application.
-_TOP: Final = frozenset(
-    {"cluster", "brokers", "config", "controller_epoch", "controller"}
-    | {znodes.PRODUCER_IDS.strip("/")}
-    | {"kafka-acl", "kafka-acl-extended", "kafka-acl-changes"}
-)
+_TOP: Final = frozenset(path.strip("/") for path in TOP_PATHS)
 
 
 @dataclass(frozen=True, slots=True)
