@@ -35,7 +35,6 @@ from millstream.wire.apis.api_versions import ApiVersionsRequest
 from millstream.wire.apis.commit_group import CommitGroupMember, CommitGroupRequest
 from millstream.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from millstream.wire.apis.describe_transactions import DescribeTransactionsRequest
-from millstream.wire.apis.end_txn import EndTxnRequest
 from millstream.wire.apis.last_batch import LastBatchRequest
 from millstream.wire.apis.list_offsets import (
     ListOffsetsPartition,
@@ -570,15 +569,7 @@ def test_a_decision_that_was_not_carried_out_is_after_a_restart(
             find_coordinator(client, "readers", 0)
             assert producer.produce(b"x") is NONE
             assert producer.commit_offset("readers", 3) is NONE
-            client.send(
-                EndTxnRequest(
-                    transactional_id="mill",
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.epoch,
-                    committed=commit,
-                ),
-                5,
-            )
+            client.send(producer.end_request(commit=commit), 5)
             wait_until(lambda: _is_prepared(broker.bootstrap), "the end is decided")
     with (
         Broker(settings=SETTINGS, data_dir=tmp_path) as broker,
@@ -588,6 +579,40 @@ def test_a_decision_that_was_not_carried_out_is_after_a_restart(
         assert values_read(client, "t") == ([b"x"] if commit else [])
         found = committed_offset(client, "readers", "t", stable=True)
         assert found.committed_offset == (3 if commit else -1)
+
+
+def test_a_partition_that_is_offline_gets_its_marker_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionCoordinator, "_write_markers", lambda *arguments: None)
+        with (
+            Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
+            RawClient(broker.bootstrap) as client,
+        ):
+            producer = RawProducer(client, "mill", "t")
+            producer.take_over()
+            assert producer.produce(b"x") is NONE
+            assert fetch(client, "t").high_watermark == 1
+            client.send(producer.end_request(), 5)
+            wait_until(lambda: _is_prepared(broker.bootstrap), "the end is decided")
+    [log_file] = (tmp_path / "t-0").glob("*.log")
+    aside = log_file.rename(tmp_path / "aside")
+    # As a directory it cannot be opened.
+    log_file.mkdir()
+    with Broker(settings=SETTINGS, data_dir=tmp_path) as broker:
+        with RawClient(broker.bootstrap) as client:
+            find_coordinator(client, "mill", 1)
+        wait_until(lambda: "no marker yet for t-0" in caplog.text, "its marker is tried")
+        assert _is_prepared(broker.bootstrap), "its transaction is not over"
+    log_file.rmdir()
+    aside.rename(log_file)
+    with (
+        Broker(settings=SETTINGS, data_dir=tmp_path) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        find_coordinator(client, "mill", 1)
+        wait_until(lambda: values_read(client, "t") == [b"x"], "the marker is there")
 
 
 def _is_prepared(bootstrap: str) -> bool:

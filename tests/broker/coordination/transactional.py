@@ -123,19 +123,20 @@ class RawProducer:
 
     def end(self, *, commit: bool = True, epoch: int | None = None) -> KafkaCode:
         """With an epoch: a request that comes late."""
-        answer = self.client.ask(
-            EndTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.epoch if epoch is None else epoch,
-                committed=commit,
-            ),
-            5 if self.is_new else 2,
-        )
+        asked = self.end_request(commit=commit, epoch=epoch)
+        answer = self.client.ask(asked, 5 if self.is_new else 2)
         if answer.error_code == KafkaCode.NONE and epoch is None and self.is_new:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             self.sequence = 0
         return KafkaCode(answer.error_code)
+
+    def end_request(self, *, commit: bool = True, epoch: int | None = None) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch if epoch is None else epoch,
+            committed=commit,
+        )
 
     def commit_offset(self, group: str, offset: int, *, version: int | None = None) -> KafkaCode:
         answer = self.client.ask(

@@ -367,6 +367,10 @@ class TransactionCoordinator:
         node = self._node
         partition = node.partitions.find(topic, index)
         if partition is None:
+            if node.image.partition(topic, index) is not None:
+                raise KafkaError(
+                    KafkaCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline on this node"
+                )
             # Deleted, together with the records of the transaction.
             return None
         shards = self._groups().shards.all if topic == OFFSETS_TOPIC else []
