@@ -163,6 +163,31 @@ def test_a_marker_ends_a_transaction_and_reports_the_aborted_one(ending: Control
         )
 
 
+def test_only_transactional_batches_follow_in_an_open_transaction() -> None:
+    """Another one, of a higher epoch, would make the transaction's marker an outdated one."""
+    states = ProducerStates()
+    begun = build_batch(
+        [Record(10, 0, None, b"v")],
+        base_offset=10,
+        producer_id=5,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    states.update(BatchView(memoryview(begun)))
+    assert code_of(states, view(0, epoch=1)) is KafkaCode.INVALID_TXN_STATE
+    assert code_of(states, view(1, epoch=0)) is KafkaCode.INVALID_TXN_STATE
+    marker = build_end_marker(
+        EndTransactionMarker(ControlType.COMMIT, coordinator_epoch=3),
+        base_offset=11,
+        producer_id=5,
+        producer_epoch=0,
+        timestamp_ms=1,
+    )
+    states.update(BatchView(memoryview(marker)))
+    assert states.check(view(0, epoch=1)) is None
+
+
 def test_a_marker_that_is_there_already_is_counted_and_not_written_again() -> None:
     """It may be that of a transaction whose first write is still being verified."""
     states = ProducerStates()

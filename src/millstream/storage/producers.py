@@ -140,6 +140,12 @@ class ProducerStates:
             return None
         if batch.producer_epoch < producer.epoch:
             raise self._fenced(batch.producer_id, batch.producer_epoch, producer)
+        if producer.transaction_first_offset >= 0 and not batch.is_transactional:
+            # It would take the producer to an epoch that the transaction's marker does not have.
+            raise KafkaError(
+                KafkaCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id} has an open transaction, and sent a batch without",
+            )
         base_sequence = batch.base_sequence
         if batch.producer_epoch > producer.epoch:
             if base_sequence != 0:
