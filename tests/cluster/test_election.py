@@ -145,7 +145,11 @@ def test_a_reassignment_goes_on_until_every_new_replica_is_in_sync():
     in_sync = election.with_isr(moving, (1, 2, 3, 4, 5))
     done = election.arrived(in_sync, nodes(1, 2, 3, 4, 5))
     assert (done.replicas, done.isr, done.adding, done.removing) == ((4, 5, 1), (4, 5, 1), (), ())
-    assert (done.leader, done.leader_epoch) == (1, 5)
+    # Another epoch: what a replica that has gone fetched before no longer counts.
+    assert (done.leader, done.leader_epoch) == (1, 6)
+    only_more = election.reassigned(state(), (1, 2, 3, 4))
+    grown = election.arrived(election.with_isr(only_more, (1, 2, 3, 4)), nodes(1, 2, 3, 4))
+    assert (grown.leader, grown.leader_epoch) == (1, 5)
     led_elsewhere = replace(in_sync, leader=2)
     assert election.arrived(led_elsewhere, nodes(1, 2, 3, 4, 5)).leader == 4
 
@@ -161,6 +165,10 @@ def test_a_reassignment_can_change_its_mind_and_be_called_off():
     back = election.cancelled(election.with_isr(moving, (1, 2, 3, 4)), nodes(1, 2, 3, 4, 5))
     assert (set(back.replicas), set(back.isr)) == ({1, 2, 3}, {1, 2, 3})
     assert (back.adding, back.removing) == ((), ())
+    assert (back.leader, back.leader_epoch) == (1, 6)
+    fewer = election.reassigned(state(), (1, 2))
+    kept = election.cancelled(fewer, nodes(1, 2, 3))
+    assert (kept.leader, kept.leader_epoch) == (1, 5)
     assert election.cancelled(replace(moving, isr=(4,)), nodes(4)) is None
 
 

@@ -116,9 +116,7 @@ def arrived(state: PartitionState, nodes: Nodes) -> PartitionState | None:
     target = target_replicas(state)
     if not (state.adding or state.removing) or not set(target) <= set(state.isr):
         return None
-    settled = replace(state, replicas=target, adding=(), removing=())
-    settled = with_isr(settled, state.isr)
-    return settled if settled.leader in target else _with_leader(settled, nodes)
+    return _settled(state, target, nodes)
 
 
 def cancelled(state: PartitionState, nodes: Nodes) -> PartitionState | None:
@@ -126,9 +124,20 @@ def cancelled(state: PartitionState, nodes: Nodes) -> PartitionState | None:
     original = original_replicas(state)
     if not set(original) & set(state.isr):
         return None
-    settled = replace(state, replicas=original, adding=(), removing=())
+    return _settled(state, original, nodes)
+
+
+def _settled(state: PartitionState, replicas: tuple[int, ...], nodes: Nodes) -> PartitionState:
+    """No move is left.
+
+    If a replica goes, the epoch changes even if the leader stays: should the replica soon come
+    back, with an empty log, what it fetched before would let it join the ISR at once.
+    """
+    settled = replace(state, replicas=replicas, adding=(), removing=())
     settled = with_isr(settled, state.isr)
-    return settled if settled.leader in original else _with_leader(settled, nodes)
+    if settled.leader not in replicas:
+        return _with_leader(settled, nodes)
+    return settled if set(state.replicas) == set(replicas) else _led_by(settled, settled.leader)
 
 
 def target_replicas(state: PartitionState) -> tuple[int, ...]:
