@@ -8,6 +8,7 @@ from hypothesis import strategies as some
 from millstream.coordinators.codecs.streams_changes import TaskAssignment
 from millstream.coordinators.streams.assignor import AssignedMember, TaskCount, assign_sticky
 from millstream.coordinators.streams.tasks import Task, each_task
+from tests.coordinators.steps import steps
 
 Result = dict[str, TaskAssignment]
 
@@ -126,3 +127,15 @@ def test_any_two_assignments_in_a_row_are_whole(
     for each, count in counts.items():
         expected = min(replicas, processes - 1) if count.is_stateful else 0
         assert all(standbys[each, p] == expected for p in range(count.tasks))
+
+
+def test_many_threads_of_one_process_share_its_tasks_without_looking_at_each_other() -> None:
+    counts = {"1": TaskCount(400, True)}
+
+    def work(threads: int) -> int:
+        members = [member(f"a{number:03}") for number in range(threads)]
+        return steps(lambda: assign_sticky(members, counts, standby_replicas=1))
+
+    assert work(400) < 4 * work(100)
+    result = assign_sticky([member(f"a{n:03}") for n in range(150)], counts, standby_replicas=0)
+    assert set(loads(result)) == {2, 3}

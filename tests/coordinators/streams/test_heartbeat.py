@@ -5,6 +5,7 @@ coordinators/streams/group.py, coordinators/streams/heartbeat.py.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from millstream.coordinators.groups import admin, requests
 from millstream.coordinators.streams.endpoints import EndpointPartitions
 from millstream.coordinators.streams.topology import StatusCode
 from millstream.errors import KafkaCode, KafkaError
+from tests.coordinators.steps import steps
 from tests.coordinators.streams.streams_world import (
     AT_ONCE,
     CHANGELOG,
@@ -315,6 +317,28 @@ def test_endpoints_are_told_when_they_change() -> None:
     world.report("a", -1)
     left = world.report("b", last["b"].epoch, endpoint_epoch=known)
     assert left.endpoints == [EndpointPartitions(there, both, {})]
+
+
+def test_a_topic_that_a_subtopology_repeats_is_told_once() -> None:
+    world = StreamsWorld()
+    here = Endpoint("here", 1)
+    topology = Topology(0, (subtopology(0, "orders", "orders"), subtopology(1, "orders")))
+    reply = world.report("a", 0, endpoint=here, topology=topology)
+    assert reply.endpoints == [EndpointPartitions(here, {"orders": (0, 1)}, {})]
+
+
+def test_heartbeats_take_work_for_each_subtopology_once() -> None:
+    def work(size: int) -> int:
+        world = StreamsWorld(checks_replay=False)
+        topology = Topology(0, tuple(subtopology(number, "orders") for number in range(size)))
+        reply = world.report("a", 0, endpoint=Endpoint("here", 1), topology=topology)
+        world.confirm(reply)
+        assert reply.tasks is not None
+        active = reply.tasks.active
+        beat = partial(world.report, "a", reply.epoch, active=active, standby={}, warmup={})
+        return steps(lambda: beat(endpoint_epoch=-1))
+
+    assert work(400) < 5 * work(100)
 
 
 def test_intervals_are_short_while_a_group_settles() -> None:

@@ -32,7 +32,7 @@ def step(
         process_id="p",
         target=target,
         target_epoch=target_epoch,
-        others=others or TaskOwners(),
+        others=lambda: others or TaskOwners(),
         reported=reported,
         is_acknowledged=is_acknowledged,
     )
@@ -47,6 +47,25 @@ def owned_by(process_id: str, owned: OwnedTasks) -> TaskOwners:
 def test_a_member_in_the_targets_epoch_stays_as_it_is() -> None:
     current = CurrentTasks(5, 4, STABLE, OwnedTasks({"0": {0: 5}}), NOTHING)
     assert step(current, TaskAssignment({"0": (0, 1)})) is current
+
+
+def test_only_a_member_that_moves_on_needs_to_know_what_the_others_own() -> None:
+    def others() -> TaskOwners:
+        raise AssertionError("the tasks of all members were collected")
+
+    owned = OwnedTasks({"0": {0: 4}})
+    settled = CurrentTasks(5, 4, STABLE, owned, NOTHING)
+    revoking = CurrentTasks(4, 4, UNREVOKED, NOTHING, owned)
+    for current in (settled, revoking):
+        after = reconcile(
+            current,
+            process_id="p",
+            target=TaskAssignment(),
+            target_epoch=5,
+            others=others,
+            reported=None,
+        )
+        assert after is current
 
 
 def test_free_tasks_are_given_at_once_with_the_epoch_of_the_target() -> None:

@@ -50,13 +50,24 @@ class _Process:
     process_id: str
     members: list[_Member] = field(default_factory=list)
     tasks: set[Task] = field(default_factory=set)
+    # Its members by their loads, which may have grown since: loads never shrink.
+    _by_load: list[tuple[int, int, _Member]] = field(default_factory=list)
 
     @property
     def load(self) -> float:
         return len(self.tasks) / len(self.members)
 
     def least_loaded(self) -> _Member:
-        return min(self.members, key=lambda member: member.load)
+        """The first of those with the fewest tasks."""
+        heap = self._by_load
+        if len(heap) < len(self.members):
+            heap[:] = [(each.load, number, each) for number, each in enumerate(self.members)]
+            heapq.heapify(heap)
+        while True:
+            load, number, member = heap[0]
+            if load == member.load:
+                return member
+            heapq.heapreplace(heap, (member.load, number, member))
 
 
 class _Quota:

@@ -45,15 +45,16 @@ def partitions_of(
 def _by_topic(
     tasks: Tasks, configured: ConfiguredTopology, image: ClusterImage
 ) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    # Of subtopologies that read the same topic, the last one counts.
+    by_name: dict[str, tuple[int, ...]] = {}
     for subtopology_id, partitions in tasks.items():
         subtopology = configured.find(subtopology_id)
-        if subtopology is None:
-            continue
-        repartition = (topic.name for topic in subtopology.repartition_source_topics)
-        for name in (*subtopology.source_topics, *repartition):
-            topic = image.topics.get(name)
-            if topic is not None:
-                # A smaller topic of the subtopology has no partition for the later tasks.
-                found[name] = tuple(p for p in partitions if p < len(topic.partitions))
+        if subtopology is not None:
+            by_name.update(dict.fromkeys(subtopology.read_topics, partitions))
+    found: dict[str, tuple[int, ...]] = {}
+    for name, partitions in by_name.items():
+        topic = image.topics.get(name)
+        if topic is not None:
+            # A smaller topic of the subtopology has no partition for the later tasks.
+            found[name] = tuple(p for p in partitions if p < len(topic.partitions))
     return found

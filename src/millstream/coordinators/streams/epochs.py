@@ -113,7 +113,7 @@ def _reconcile(
         process_id=news.stored.process_id,
         target=target,
         target_epoch=target_epoch,
-        others=group.owners(without=news.member_id),
+        others=lambda: group.owners(without=news.member_id),
         reported=news.reported,
         is_acknowledged=news.member_id not in group.unacknowledged,
     )

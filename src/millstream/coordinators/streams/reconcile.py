@@ -6,6 +6,8 @@ thread of the same process holds it. So a member first revokes what is not in it
 target's epoch and gets what is free; for the rest it waits (UNRELEASED_TASKS).
 """
 
+from collections.abc import Callable
+
 from millstream.coordinators.codecs.streams_changes import (
     CurrentTasks,
     OwnedTasks,
@@ -33,12 +35,12 @@ def reconcile(
     process_id: str,
     target: TaskAssignment,
     target_epoch: int,
-    others: TaskOwners,
+    others: Callable[[], TaskOwners],
     reported: TaskAssignment | None,
     is_acknowledged: bool = True,
 ) -> CurrentTasks:
-    """The next step. `others` owns what the other members own. `reported` is what the member
-    reports to own; None: as it last reported.
+    """The next step. `others` collects what the other members own, which most heartbeats need
+    not know. `reported` is what the member reports to own; None: as it last reported.
 
     Until it has confirmed its last assignment (`is_acknowledged`), nothing is revoked: a client
     that is asked to revoke what it has not yet applied finds nothing to do and reports nothing.
@@ -79,7 +81,7 @@ def _next_step(
     process_id: str,
     target: TaskAssignment,
     target_epoch: int,
-    others: TaskOwners,
+    others: Callable[[], TaskOwners],
     reported: TaskAssignment | None,
 ) -> CurrentTasks:
     kept, revoking = _split(current.assigned, target)
@@ -95,16 +97,17 @@ def _next_step(
         for subtopology_id, partitions in kept.active.items()
         for partition, at_epoch in partitions.items()
     }
+    owners = others()
     is_waiting = False
     for task in each_task(target.active):
         if task in active:
             continue
-        if others.runs_anywhere(task) or others.is_held_by(task, process_id):
+        if owners.runs_anywhere(task) or owners.is_held_by(task, process_id):
             is_waiting = True
         else:
             active[task] = target_epoch
-    standby, waits_for_standby = _released(target.standby, kept.standby, others, process_id)
-    warmup, waits_for_warmup = _released(target.warmup, kept.warmup, others, process_id)
+    standby, waits_for_standby = _released(target.standby, kept.standby, owners, process_id)
+    warmup, waits_for_warmup = _released(target.warmup, kept.warmup, owners, process_id)
     is_waiting = is_waiting or waits_for_standby or waits_for_warmup
     return CurrentTasks(
         target_epoch,
@@ -138,11 +141,11 @@ def _split_tasks(has: Tasks, wanted: Tasks) -> tuple[Tasks, Tasks]:
 
 
 def _released(
-    wanted: Tasks, kept: Tasks, others: TaskOwners, process_id: str
+    wanted: Tasks, kept: Tasks, owners: TaskOwners, process_id: str
 ) -> tuple[Tasks, bool]:
     """The copies that the member may hold now, and whether it has to wait for others."""
     has = set(each_task(kept))
-    free = {task for task in each_task(wanted) if not others.is_held_by(task, process_id)}
+    free = {task for task in each_task(wanted) if not owners.is_held_by(task, process_id)}
     given = has | free
     return tasks_of(given), len(given) < len(set(each_task(wanted)))
 

@@ -58,6 +58,8 @@ class ConfiguredSubtopology:
     repartition_sink_topics: tuple[str, ...]
     repartition_source_topics: tuple[InternalTopic, ...]
     changelog_topics: tuple[InternalTopic, ...]
+    # Source topics and repartition source topics, each once: a client may repeat them.
+    read_topics: tuple[str, ...]
 
     @property
     def is_stateful(self) -> bool:
@@ -74,9 +76,15 @@ class ConfiguredTopology:
     subtopologies: tuple[ConfiguredSubtopology, ...] = ()
     missing: tuple[InternalTopic, ...] = ()
     problem: Status | None = None
+    _by_id: dict[str, ConfiguredSubtopology] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        self._by_id.update((each.subtopology_id, each) for each in self.subtopologies)
 
     def find(self, subtopology_id: str) -> ConfiguredSubtopology | None:
-        return next((s for s in self.subtopologies if s.subtopology_id == subtopology_id), None)
+        return self._by_id.get(subtopology_id)
 
 
 class _WrongTopics(Exception):
@@ -340,6 +348,7 @@ def _configured(topology: Topology, counts: _PartitionCounts) -> tuple[Configure
                     for topic in each.repartition_source_topics
                 ),
                 tuple(_with_partitions(topic, tasks) for topic in each.changelog_topics),
+                tuple(dict.fromkeys(source_topics(each))),
             )
         )
     if sum(each.tasks for each in found) > TASKS_MAX:
