@@ -1,10 +1,14 @@
-"""A share partition that was forgotten while a change was being stored."""
+"""A share partition that was forgotten while a change was being stored, or is not loaded."""
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
+from millstream.broker.coordination import share_partitions as module
 from millstream.broker.coordination.share_partitions import SharePartitions
 from millstream.config import BrokerConfig
 from millstream.coordinators.codecs.share_state import ShareKey, StoredShare
@@ -12,6 +16,7 @@ from millstream.coordinators.share.acknowledging import ACCEPT, Acknowledgement
 from millstream.coordinators.share.acquiring import LogBatch, Wanted, acquire
 from millstream.coordinators.share.state_batches import StateBatch, combine
 from millstream.coordinators.share.stored import Written
+from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.waiting import FetchWait
 
 KEY = ShareKey("g", UUID(int=1), 0)
@@ -86,6 +91,67 @@ def test_it_is_read_again_only_after_the_change_is_stored() -> None:
         store.may_write.set()
         await storing
         assert (await loaded(partitions, where)).share.start_offset == 10
+        await partitions.stop()
+
+    asyncio.run(scenario())
+
+
+class EmptyStore:
+    """The share coordinator knows nothing of any group."""
+
+    def __init__(self) -> None:
+        self.reads: list[ShareKey] = []
+
+    async def read(self, key: ShareKey, *, leader_epoch: int) -> StoredShare:
+        self.reads.append(key)
+        raise KafkaError(KafkaCode.GROUP_ID_NOT_FOUND)
+
+
+def test_a_state_that_could_not_be_read_is_not_asked_for_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        store = EmptyStore()
+        no_letters: Any = None
+        partitions = SharePartitions(node(), store, no_letters)  # type: ignore[arg-type]
+        where = partition()
+        first = await loaded(partitions, where)
+        assert first.problem is not None
+        assert first.problem.code is KafkaCode.GROUP_ID_NOT_FOUND
+        assert partitions.find(KEY) is None
+        assert partitions.find_or_load(KEY, where) is first
+        assert store.reads == [KEY]
+        # An administrator has begun it, or a member has joined.
+        partitions.forget_group("g")
+        monkeypatch.setattr(module, "_FAILED_SECONDS", 0.0)
+        await loaded(partitions, where)
+        assert store.reads == [KEY, KEY]
+        # Time has passed, and nobody asks: nothing is left.
+        gone = FetchWait(1)
+        partitions.find_or_load(KEY, where).waits.add(gone)
+        await gone.future
+        assert partitions.all() == []
+        await loaded(partitions, where)
+        assert store.reads == [KEY] * 3
+        await partitions.stop()
+
+    asyncio.run(scenario())
+
+
+def test_many_states_are_read_a_few_at_a_time() -> None:
+    async def scenario() -> None:
+        store = EmptyStore()
+        no_letters: Any = None
+        partitions = SharePartitions(node(), store, no_letters)  # type: ignore[arg-type]
+        where = partition()
+        for number in range(1_000):
+            partitions.find_or_load(ShareKey("g", UUID(int=1), number), where)
+        counts = [0]
+        async with asyncio.timeout(20):
+            while counts[-1] < 1_000:
+                await asyncio.sleep(0)
+                counts.append(len(store.reads))
+        assert max(after - before for before, after in pairwise(counts)) <= 20
         await partitions.stop()
 
     asyncio.run(scenario())

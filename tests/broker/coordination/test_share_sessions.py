@@ -148,6 +148,26 @@ def test_a_group_without_sessions_is_forgotten() -> None:
     assert world.empty == ["g", "g"]
 
 
+def test_absent_partitions_are_set_aside_until_they_exist() -> None:
+    world = World()
+    session = world.sessions.open(KEY, Connection(), PLACES)
+    session.set_aside(PLACES[0])
+    session.set_aside(Where(UUID(int=2), 0))
+    assert list(session.partitions) == PLACES[1:]
+    assert session.size == 3, "it counts nevertheless"
+    session.take_back(lambda where: False)
+    assert list(session.partitions) == PLACES[1:]
+    session.take_back(lambda where: True)
+    assert list(session.partitions) == [*PLACES[1:], PLACES[0]]
+    # Named again, it is looked for again.
+    session.set_aside(PLACES[1])
+    world.sessions.add(session, [PLACES[1]])
+    assert list(session.partitions) == [PLACES[2], PLACES[0], PLACES[1]]
+    session.set_aside(PLACES[1])
+    session.forget(PLACES[1])
+    assert session.size == 2
+
+
 def test_partitions_take_turns() -> None:
     session = ShareSession(KEY, Connection(), "a", 1, dict.fromkeys(PLACES))
     assert [session.rotated(by)[0].partition for by in (0, 1, 2, 3)] == [0, 1, 2, 0]

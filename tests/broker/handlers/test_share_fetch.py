@@ -24,6 +24,7 @@ from millstream.errors import KafkaCode, NoSpace
 from millstream.records.delivery_times import NOT_BEFORE
 from millstream.storage.log import Log
 from millstream.testing import Broker
+from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from millstream.wire.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -45,6 +46,8 @@ from tests.support.waiting import wait_until
 
 LOCK_MS = 30_000
 LONG_MS = 20_000
+# Partitions that are not looked at in one go.
+MANY = 300
 
 
 @pytest.fixture(scope="module")
@@ -461,6 +464,53 @@ def test_a_group_that_never_joined_gets_nothing(queue: Queue) -> None:
         stranger.fetch(records=0)
         said = stranger.acknowledge((0, 0, [ACCEPT]))
         assert said is KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_that_does_not_exist_is_told_of_once(queue: Queue) -> None:
+    queue.produce(1)
+    with ShareMember(queue.bootstrap, queue.name, queue.name, partitions=MANY) as member:
+        member.join()
+        missing = dict.fromkeys(range(1, MANY), KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert member.fetch(wait_ms=LONG_MS).codes == missing
+        found = member.fetch(wait_ms=LONG_MS)
+        assert (found.ranges, found.codes) == ([(0, 0, 1)], {0: KafkaCode.NONE})
+        assert member.fetch(wait_ms=100).codes == {}
+        topic = CreatePartitionsTopic(name=queue.name, count=2, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=5_000, validate_only=False)
+        queue.client.ask(request, 1)
+        queue.produce(3, partition=1)
+
+        def is_acquired() -> bool:
+            member.heartbeat([queue.name])
+            return member.fetch(wait_ms=100).acquired == {1: [(0, 2, 1)]}
+
+        wait_until(is_acquired, "the records of the new partition")
+
+
+def test_many_partitions_are_looked_at_in_turns(broker: Broker) -> None:
+    queue = Queue(broker.bootstrap, partitions=MANY)
+    with ShareMember(queue.bootstrap, queue.name, queue.name, partitions=MANY) as stranger:
+        codes = stranger.fetch(wait_ms=LONG_MS).codes
+        while len(codes) < MANY:
+            codes |= stranger.fetch(wait_ms=LONG_MS).codes
+        assert set(codes.values()) == {KafkaCode.UNKNOWN_SERVER_ERROR}, "nobody has joined"
+    member = queue.member()
+    found: list[Fetched] = []
+    for partition in (MANY - 1, 1):
+        thread = later(lambda: member.fetch(wait_ms=LONG_MS), found)
+        queue.produce(4, partition=partition)
+        thread.join(2 * LONG_MS / 1000)
+        assert found.pop().acquired == {partition: [(0, 3, 1)]}
+    for partition in range(MANY):
+        queue.produce(1, partition=partition)
+    acquired: set[int] = set()
+    while len(acquired) < MANY:
+        acquired |= set(member.fetch(wait_ms=LONG_MS).acquired)
+    other = queue.member()
+    member.client.sock.close()
+    while len(acquired):
+        acquired -= set(other.fetch(wait_ms=LONG_MS).acquired)
+    queue.close()
 
 
 def state_start(broker: Broker) -> int:

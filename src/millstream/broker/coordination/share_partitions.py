@@ -40,6 +40,12 @@ _LETTERS_AT_ONCE: Final = 500
 # While dead letters cannot be written, it is tried again after these seconds.
 _LETTER_RETRY_SECONDS: Final = (0.1, 0.5, 2.0, 5.0, 15.0, 30.0)
 
+# A state that could not be read is not asked for again before that: any client may ask for
+# thousands of them, as often as it likes.
+_FAILED_SECONDS: Final = 1.0
+# So many are begun to be read in one iteration of the loop.
+_LOADS_AT_ONCE: Final = 10
+
 # What clients see of problems with the share coordinator, as in Kafka.
 _SHOWN: Final = {
     KafkaCode.NOT_COORDINATOR: KafkaCode.COORDINATOR_NOT_AVAILABLE,
@@ -80,7 +86,7 @@ class LedShare:
     is_writing_letters: bool = False
     # No member fetches, but dead letters have to be written before this is forgotten.
     is_unused: bool = False
-    # Why the state could not be read.
+    # Why the state could not be read. Forgotten with all of this when the timer rings.
     problem: KafkaError | None = None
 
     @property
@@ -113,6 +119,7 @@ class SharePartitions:
         self._writes: dict[ShareKey, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._configs: dict[str, _KnownConfig] = {}
+        self._loads = asyncio.Semaphore(_LOADS_AT_ONCE)
 
     async def stop(self) -> None:
         for led in list(self._led.values()):
@@ -142,7 +149,8 @@ class SharePartitions:
         return led if led.share is not None else None
 
     def find_or_load(self, key: ShareKey, partition: Partition) -> LedShare:
-        """While its state is being read, `share` is None, and `waits` are woken after that."""
+        """While its state is being read, `share` is None, and `waits` are woken after that. If that
+        has failed a moment ago, `problem` says why."""
         led = self._led.get(key)
         if led is not None and not (led.is_current and led.partition is partition):
             self._drop(led)
@@ -160,17 +168,22 @@ class SharePartitions:
 
     async def _load(self, led: LedShare) -> None:
         try:
+            async with self._loads:
+                await asyncio.sleep(0)
             await self._read(led)
         except KafkaError as error:
             # Any client may ask for any group.
             log.debug("cannot load share partition %s: %s", led.key.name, error)
-            led.problem = shown(error)
-            self._drop(led)
+            self._not_loaded(led, shown(error))
         except ValueError as error:
             log.error("share partition %s: %s", led.key.name, error)
-            led.problem = KafkaError(KafkaCode.UNKNOWN_SERVER_ERROR, str(error))
-            self._drop(led)
+            self._not_loaded(led, KafkaError(KafkaCode.UNKNOWN_SERVER_ERROR, str(error)))
         led.waits.wake()
+
+    def _not_loaded(self, led: LedShare, problem: KafkaError) -> None:
+        led.problem = problem
+        if not led.is_dropped:
+            led.timer = asyncio.get_running_loop().call_later(_FAILED_SECONDS, self._drop, led)
 
     async def _read(self, led: LedShare) -> None:
         key = led.key

@@ -51,6 +51,37 @@ class ShareSession:
     epoch: int
     # In the order in which they were added; the values mean nothing.
     partitions: dict[Where, None] = field(default_factory=dict)
+    # Those that do not exist, as the member was told. It is told once: in Kafka every response has
+    # them again, and a short request costs much.
+    absent: dict[Where, None] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return len(self.partitions) + len(self.absent)
+
+    def has(self, where: Where) -> bool:
+        return where in self.partitions or where in self.absent
+
+    def add(self, partitions: Iterable[Where]) -> None:
+        for where in partitions:
+            self.absent.pop(where, None)
+            self.partitions.setdefault(where)
+
+    def forget(self, where: Where) -> None:
+        self.partitions.pop(where, None)
+        self.absent.pop(where, None)
+
+    def set_aside(self, where: Where) -> None:
+        """It does not exist, and this response says so."""
+        if where in self.partitions:
+            del self.partitions[where]
+            self.absent[where] = None
+
+    def take_back(self, exists: Callable[[Where], bool]) -> None:
+        """Those that exist by now: a client may hear of a topic earlier than this node."""
+        for where in [each for each in self.absent if exists(each)]:
+            del self.absent[where]
+            self.partitions[where] = None
 
     def rotated(self, by: int) -> list[Where]:
         """So that no partition is always the first to fill a response."""
@@ -89,7 +120,7 @@ class ShareSessions:
             raise KafkaError(KafkaCode.SHARE_SESSION_NOT_FOUND, "the connection is closed")
         session = ShareSession(key, connection, connection.client, 1, dict.fromkeys(partitions))
         self._sessions.pop(key, None)
-        self._admit(session.client, len(session.partitions))
+        self._admit(session.client, session.size)
         if len(self._sessions) >= self._sessions_max():
             self._take_from_greediest(session.client)
         if not self._has_group(key.group_id):
@@ -102,14 +133,14 @@ class ShareSessions:
     def add(self, session: ShareSession, partitions: Iterable[Where]) -> None:
         """Raises KafkaError: nothing is added then."""
         added = dict.fromkeys(partitions)
-        grown = sum(where not in session.partitions for where in added)
+        grown = sum(not session.has(where) for where in added)
         if grown:
             self._admit(session.client, grown)
-        session.partitions.update(added)
+        session.add(added)
 
     def _admit(self, client: str, partitions: int) -> None:
-        held = (len(each.partitions) for each in self._sessions.values() if each.client == client)
-        if sum(held) + partitions > CLIENT_PARTITIONS_MAX:
+        held = sum(each.size for each in self._sessions.values() if each.client == client)
+        if held + partitions > CLIENT_PARTITIONS_MAX:
             text = f"{client} has {CLIENT_PARTITIONS_MAX:,} partitions in share sessions"
             raise KafkaError(KafkaCode.SHARE_SESSION_LIMIT_REACHED, text)
 

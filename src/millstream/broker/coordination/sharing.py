@@ -63,7 +63,8 @@ class Sharing:
     async def end_session(self, session: ShareSession) -> None:
         """Give back what the member has acquired, and forget the session."""
         self.sessions.end(session)
-        async for where in self._in_turns(session.partitions):
+        # A copy: a request of the session may still be answered.
+        async for where in self._in_turns(list(session.partitions)):
             if self.sessions.has(session.key):
                 # The member is back, and may have acquired others.
                 return

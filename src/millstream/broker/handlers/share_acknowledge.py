@@ -1,7 +1,7 @@
 """ShareAcknowledge (79), versions 1-2: what became of records, without fetching others."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from millstream.broker.coordination.share_sessions import (
     FINAL_EPOCH,
@@ -24,7 +24,10 @@ from millstream.broker.requests.share_acknowledgements import (
     store,
 )
 from millstream.broker.requests.share_leaders import NOBODY, current_leader, endpoints
+from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import TopicId
+from millstream.wire.apis.metadata import LeaderIdAndEpoch
 from millstream.wire.apis.share_acknowledge import (
     ShareAcknowledgePartitionResponse,
     ShareAcknowledgeRequest,
@@ -32,10 +35,14 @@ from millstream.wire.apis.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 
+# More are answered in several turns.
+_PARTITIONS_AT_ONCE_MAX: Final = 200
+
 
 def handle(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     request: Request,
     body: ShareAcknowledgeRequest,
@@ -60,8 +67,8 @@ def handle(
     begun = begin(sharing, node, permissions, request, key, asked)
     results = store(sharing.partitions, begun)
     if isinstance(results, dict) and body.share_session_epoch != FINAL_EPOCH:
-        return _response(sharing, node, request, session, results)
-    return _answer_later(sharing, node, request, body, session, results)
+        return _response(sharing, node, turns, request, session, results)
+    return _answer_later(sharing, node, turns, request, body, session, results)
 
 
 def _session(sharing: Sharing, key: SessionKey, epoch: int) -> ShareSession:
@@ -75,6 +82,7 @@ def _session(sharing: Sharing, key: SessionKey, epoch: int) -> ShareSession:
 async def _answer_later(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     request: Request,
     body: ShareAcknowledgeRequest,
     session: ShareSession,
@@ -84,28 +92,56 @@ async def _answer_later(
         results = await results
     if body.share_session_epoch == FINAL_EPOCH:
         await sharing.end_session(session)
-    return _response(sharing, node, request, session, results)
+    response = _response(sharing, node, turns, request, session, results)
+    return response if isinstance(response, ShareAcknowledgeResponse) else await response
 
 
 def _response(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     request: Request,
     session: ShareSession,
     results: Results,
-) -> ShareAcknowledgeResponse:
-    topics: dict[object, ShareAcknowledgeTopicResponse] = {}
-    leaders = []
+) -> ShareAcknowledgeResponse | Coroutine[Any, Any, ShareAcknowledgeResponse]:
+    rows = _Rows(node)
+    if len(results) > _PARTITIONS_AT_ONCE_MAX:
+        return _response_in_turns(sharing, turns, request, session, results, rows)
     for where, error in results.items():
-        topic = topics.setdefault(
-            where.topic_id, ShareAcknowledgeTopicResponse(topic_id=where.topic_id, partitions=[])
-        )
+        rows.add(where, error)
+    return rows.response(sharing, request, session)
+
+
+async def _response_in_turns(
+    sharing: Sharing,
+    turns: Turns,
+    request: Request,
+    session: ShareSession,
+    results: Results,
+    rows: "_Rows",
+) -> ShareAcknowledgeResponse:
+    async for where, error in turns.each_in_line(request, results.items()):
+        rows.add(where, error)
+    return rows.response(sharing, request, session)
+
+
+class _Rows:
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
+        self._topics: dict[TopicId, ShareAcknowledgeTopicResponse] = {}
+        self._leaders: list[LeaderIdAndEpoch] = []
+
+    def add(self, where: Where, error: KafkaError) -> None:
+        topic = self._topics.get(where.topic_id)
+        if topic is None:
+            topic = ShareAcknowledgeTopicResponse(topic_id=where.topic_id, partitions=[])
+            self._topics[where.topic_id] = topic
         leader = NOBODY
         if error is not NONE:
-            state = node.image.topics_by_id.get(where.topic_id)
+            state = self._node.image.topics_by_id.get(where.topic_id)
             name = None if state is None else state.name
-            leader = current_leader(node, error.code, name, where.partition)
-            leaders.append(leader)
+            leader = current_leader(self._node, error.code, name, where.partition)
+            self._leaders.append(leader)
         topic.partitions.append(
             ShareAcknowledgePartitionResponse(
                 partition_index=where.partition,
@@ -114,13 +150,18 @@ def _response(
                 current_leader=leader,
             )
         )
-    return ShareAcknowledgeResponse(
-        error_code=KafkaCode.NONE,
-        error_message=None,
-        acquisition_lock_timeout_ms=sharing.partitions.limits_of(session.key.group_id).lock_ms,
-        responses=list(topics.values()),
-        node_endpoints=endpoints(node, request.listener, leaders),
-    )
+
+    def response(
+        self, sharing: Sharing, request: Request, session: ShareSession
+    ) -> ShareAcknowledgeResponse:
+        lock_ms = sharing.partitions.limits_of(session.key.group_id).lock_ms
+        return ShareAcknowledgeResponse(
+            error_code=KafkaCode.NONE,
+            error_message=None,
+            acquisition_lock_timeout_ms=lock_ms,
+            responses=list(self._topics.values()),
+            node_endpoints=endpoints(self._node, request.listener, self._leaders),
+        )
 
 
 def _refuse(error: KafkaError) -> ShareAcknowledgeResponse:

@@ -2,11 +2,15 @@
 
 Waits for records until `max_wait_ms`, like Fetch. A wait also ends when records in flight
 become available again: released, or with their lock over.
+
+A session may have thousands of partitions, and a request for all of them has 80 bytes: many are
+looked at and answered in turns.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from millstream.broker.coordination.share_partitions import LedShare
@@ -32,25 +36,18 @@ from millstream.broker.requests.share_acknowledgements import (
     store,
     topic_name,
 )
-from millstream.broker.requests.share_leaders import current_leader, endpoints
+from millstream.broker.requests.share_fetch_rows import Row, Rows
 from millstream.broker.requests.share_reading import Found
 from millstream.broker.requests.timed_reading import TimedReads
-from millstream.broker.requests.turns import stop_if_abandoned
+from millstream.broker.requests.turns import Turns, stop_if_abandoned
 from millstream.coordinators.codecs.share_state import ShareKey
 from millstream.coordinators.share.acquiring import Wanted, acquire, without
 from millstream.coordinators.share.holding_back import Clocks, hold_back
-from millstream.coordinators.share.partition import Acquired
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
-from millstream.replication.waiting import FetchWait, FetchWaits
+from millstream.replication.waiting import FetchWait, FetchWaits, add_to_all, remove_from_all
 from millstream.security.acl import ResourceType
-from millstream.wire.apis.share_fetch import (
-    AcquiredRecords,
-    ShareFetchPartitionResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-    ShareFetchTopicResponse,
-)
+from millstream.wire.apis.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 _EXACT_LIMIT: Final = 1
 _READ_COMMITTED: Final = "read_committed"
@@ -58,20 +55,34 @@ _READ_COMMITTED: Final = "read_committed"
 _WAIT_MS_MAX: Final = 60_000
 # One wait is enough, unless what was found is forgotten before it is used.
 _SEARCHES_MAX: Final = 10
+# More are looked at, and answered, in several turns. Of so many, one fetch takes records.
+_PARTITIONS_AT_ONCE_MAX: Final = 200
+
+_NOTHING: Final = Row()
+
+# Where records are to be had, and the share partition there.
+_Ready = list[tuple[Where, LedShare]]
+_Found = list[tuple[LedShare, Found, Where]]
 
 
 @dataclass(slots=True)
-class _Row:
-    """What one partition answers."""
+class _Look:
+    """One look at all partitions of a session."""
 
-    error: KafkaError | None = None
-    records: bytes = b""
-    acquired: list[Acquired] = field(default_factory=list)
+    # Problems.
+    rows: dict[Where, Row] = field(default_factory=dict)
+    ready: _Ready = field(default_factory=list)
+    # Those whose state is still being read.
+    unread: set[Where] = field(default_factory=set)
+    # What may end a wait for more.
+    watched: list[FetchWaits] = field(default_factory=list)
+    wait: FetchWait = field(default_factory=lambda: FetchWait(1))
 
 
 def handle(
     sharing: Sharing,
     node: NodeState,
+    turns: Turns,
     permissions: Permissions,
     timed_reads: TimedReads,
     request: Request,
@@ -100,18 +111,24 @@ def handle(
             session = sharing.sessions.open(key, request.connection, named)
         else:
             session = sharing.sessions.resume(key, body.share_session_epoch)
-            check_size(len(session.partitions) + len(named))
+            check_size(session.size + len(named))
             sharing.sessions.add(session, named)
             for topic in body.forgotten_topics_data:
                 for index in topic.partitions:
-                    session.partitions.pop(Where(topic.topic_id, index), None)
+                    session.forget(Where(topic.topic_id, index))
     except KafkaError as error:
         if error.code is KafkaCode.SHARE_SESSION_LIMIT_REACHED:
             # Other large requests wait until this one is answered.
             return _refuse(error) if request.is_long else _refuse_later(body, error)
         return _refuse(error)
-    fetch = _Fetch(sharing, node, permissions, timed_reads.known, request, body, session)
+    session.take_back(lambda where: _exists(node, where))
+    fetch = _Fetch(sharing, node, turns, permissions, timed_reads.known, request, body, session)
     return fetch.answer(has_acknowledgements=has_acknowledgements)
+
+
+def _exists(node: NodeState, where: Where) -> bool:
+    topic = node.image.topics_by_id.get(where.topic_id)
+    return topic is not None and 0 <= where.partition < len(topic.partitions)
 
 
 def _check(body: ShareFetchRequest) -> None:
@@ -146,6 +163,7 @@ class _Fetch:
         self,
         sharing: Sharing,
         node: NodeState,
+        turns: Turns,
         permissions: Permissions,
         known_times: KnownTimes,
         request: Request,
@@ -154,11 +172,13 @@ class _Fetch:
     ) -> None:
         self._sharing = sharing
         self._node = node
+        self._turns = turns
         self._permissions = permissions
         self._known_times = known_times
         self._request = request
         self._body = body
         self._session = session
+        self._takes_turns = len(session.partitions) > _PARTITIONS_AT_ONCE_MAX
         config = sharing.partitions.config_of(session.key.group_id)
         self._is_committed = config.string("share.isolation.level") == _READ_COMMITTED
         # Those whose state is being read; if that fails, here is why.
@@ -180,7 +200,7 @@ class _Fetch:
         body = self._body
         begun = self._begin_acknowledging() if has_acknowledgements else Begun({})
         is_last = body.share_session_epoch == FINAL_EPOCH
-        rows: dict[Where, _Row] | None = {}
+        rows: dict[Where, Row] | None = {}
         if not is_last and not body.is_renew_ack and body.max_records > 0 and body.max_bytes > 0:
             try:
                 rows = self._fetch_at_once()
@@ -196,7 +216,7 @@ class _Fetch:
         return self._answer_later(rows, results)
 
     async def _answer_later(
-        self, rows: dict[Where, _Row] | None, results: Results | Coroutine[Any, Any, Results]
+        self, rows: dict[Where, Row] | None, results: Results | Coroutine[Any, Any, Results]
     ) -> ShareFetchResponse:
         """`rows` is None if the fetch has to wait."""
         if rows is None:
@@ -205,11 +225,12 @@ class _Fetch:
             results = await results
         if self._body.share_session_epoch == FINAL_EPOCH:
             await self._sharing.end_session(self._session)
-        return self._response(rows, results)
+        response = self._response(rows, results)
+        return response if isinstance(response, ShareFetchResponse) else await response
 
     async def _fetch_beside(
         self, results: Results | Coroutine[Any, Any, Results]
-    ) -> tuple[dict[Where, _Row], Results]:
+    ) -> tuple[dict[Where, Row], Results]:
         """Fetch while the changes are stored."""
         if isinstance(results, dict):
             return await self._fetch(), results
@@ -238,45 +259,63 @@ class _Fetch:
 
     # -- waiting ------------------------------------------------------------------------
 
-    def _fetch_at_once(self) -> dict[Where, _Row] | None:
+    def _fetch_at_once(self) -> dict[Where, Row] | None:
         """What a first look finds, as most do where records wait; None if that is nothing."""
-        if self._request.connection.is_abandoned():
+        if self._takes_turns or self._request.connection.is_abandoned():
             return None
-        rows, found, _ = self._look()
-        if not rows and not self._is_enough(found):
+        look = _Look()
+        found = self._look(look)
+        if not look.rows and not self._is_enough(found):
             return None
+        rows = look.rows
         rows.update(self._acquire(found))
         if self._unsearched:
             self._begin_search()
         return rows or None
 
-    def _is_enough(self, found: Sequence[tuple[LedShare, Found, Where]]) -> bool:
+    def _is_enough(self, found: _Found) -> bool:
         size_bytes = sum(one.file_range.length for _, one, _ in found)
         return bool(found) and size_bytes >= self._body.min_bytes
 
-    async def _fetch(self) -> dict[Where, _Row]:
+    async def _fetch(self) -> dict[Where, Row]:
         loop = asyncio.get_running_loop()
+        was_long = self._request.is_long
         # Other large requests wait until this one is answered.
-        wait_ms = 0 if self._request.is_long else self._body.max_wait_ms
+        wait_ms = 0 if was_long else self._body.max_wait_ms
         ends_at = loop.time() + min(max(wait_ms, 0), _WAIT_MS_MAX) / 1000
         while True:
-            stop_if_abandoned(self._request)
-            if not self._sharing.sessions.is_open(self._session):
-                # Ended while this waited: nobody would give back what is acquired now.
-                return {}
-            is_over = loop.time() >= ends_at
-            rows, found, watched = self._look()
-            if rows or self._is_enough(found) or is_over or not watched:
-                acquired = self._acquire(found)
-                if self._unsearched and await self._search(is_awaited=not acquired):
+            look = _Look()
+            try:
+                found = await self._look_again(look)
+                if found is None:
+                    # Nobody would give back what is acquired now.
+                    return {}
+                is_over = loop.time() >= ends_at
+                if look.rows or self._is_enough(found) or is_over or not self._may_wait(look):
+                    acquired = self._acquire(found)
+                    if self._unsearched and await self._search(is_awaited=not acquired):
+                        continue
+                    rows = look.rows
+                    rows.update(acquired)
+                    if rows or is_over or not self._has_held_back:
+                        if len(rows) <= _PARTITIONS_AT_ONCE_MAX and not was_long:
+                            self._turns.long_answers.end(self._request)
+                        return rows
+                    # Nothing of what was there is due: look for what is behind it.
+                    await asyncio.sleep(0)
                     continue
-                rows.update(acquired)
-                if rows or is_over or not self._has_held_back:
-                    return rows
-                # Nothing of what was there is due: look for what is behind it.
-                await asyncio.sleep(0)
-                continue
-            await _wait(watched, ends_at - loop.time())
+                if not was_long:
+                    # Nobody stands in line behind a request that waits for records.
+                    self._turns.long_answers.end(self._request)
+                if not self._takes_turns:
+                    add_to_all(look.watched, look.wait)
+                await asyncio.wait([look.wait.future], timeout=max(ends_at - loop.time(), 0))
+            finally:
+                remove_from_all(look.watched, look.wait)
+
+    def _may_wait(self, look: _Look) -> bool:
+        """Is there anything that may come? Of absent partitions the next request may tell."""
+        return bool(look.watched or self._session.absent)
 
     async def _search(self, *, is_awaited: bool) -> bool:
         """Have the missing times searched; was that awaited? Then everything has to be looked at
@@ -293,39 +332,68 @@ class _Fetch:
     def _begin_search(self) -> "list[asyncio.Task[None]]":
         return [self._known_times.search(*where) for where in self._unsearched]
 
-    def _look(
-        self,
-    ) -> tuple[dict[Where, _Row], list[tuple[LedShare, Found, Where]], list[FetchWaits]]:
-        """Problems, what can be read, and what to wait for."""
-        rows: dict[Where, _Row] = {}
-        ready: list[tuple[Where, LedShare]] = []
-        watched: list[FetchWaits] = []
-        unread: set[Where] = set()
-        for where in self._session.rotated(self._body.share_session_epoch):
-            try:
-                led = self._find(where)
-            except KafkaError as error:
-                rows[where] = _Row(error.kept())
-                continue
-            watched.append(led.waits)
-            if led.share is None:
-                unread.add(where)
-            else:
-                watched.append(led.partition.fetch_waits)
-                if led.share.may_acquire():
-                    ready.append((where, led))
-        self._just_read, self._unread = self._unread - unread, unread
-        found: list[tuple[LedShare, Found, Where]] = []
+    async def _look_again(self, look: _Look) -> _Found | None:
+        """None if the session ended while this waited."""
+        stop_if_abandoned(self._request)
+        if not self._sharing.sessions.is_open(self._session):
+            return None
+        if not self._takes_turns:
+            return self._look(look)
+        async for where in self._turns.each_in_line(self._request, self._places()):
+            known = len(look.watched)
+            self._look_at(where, look)
+            # The wait begins in the turn of the look: what comes between two turns ends it, too.
+            add_to_all(look.watched[known:], look.wait)
+        if not self._sharing.sessions.is_open(self._session):
+            return None
+        still_ready = (one for one in look.ready if _is_ready(one[1]))
+        look.ready = list(islice(still_ready, _PARTITIONS_AT_ONCE_MAX))
+        return self._read_ready(look)
+
+    def _look(self, look: _Look) -> _Found:
+        for where in self._places():
+            self._look_at(where, look)
+        return self._read_ready(look)
+
+    def _places(self) -> list[Where]:
+        return self._session.rotated(self._body.share_session_epoch)
+
+    def _look_at(self, where: Where, look: _Look) -> None:
+        try:
+            led = self._find(where)
+        except KafkaError as error:
+            look.rows[where] = Row(error.kept())
+            return
+        look.watched.append(led.waits)
+        if led.share is None:
+            look.unread.add(where)
+            return
+        look.watched.append(led.partition.fetch_waits)
+        if led.share.may_acquire() and not (self._takes_turns and self._is_at_end(led)):
+            look.ready.append((where, led))
+
+    def _is_at_end(self, led: LedShare) -> bool:
+        """Most of many partitions are."""
+        assert led.share is not None
+        partition = led.partition
+        end = partition.last_stable_offset if self._is_committed else partition.high_watermark
+        return led.share.next_fetch_offset() >= end
+
+    def _read_ready(self, look: _Look) -> _Found:
+        """What can be read; problems are noted."""
+        self._just_read, self._unread = self._unread - look.unread, look.unread
+        found: _Found = []
+        ready = look.ready
         bytes_max = min(self._body.max_bytes, self._node.fetch_bytes_max) // max(len(ready), 1)
         for where, led in ready:
             try:
                 one = self._read(led, bytes_max, at_least_one=not found)
             except KafkaError as error:
-                rows[where] = _Row(error.kept())
+                look.rows[where] = Row(error.kept())
                 continue
             if one is not None:
                 found.append((led, one, where))
-        return rows, found, watched
+        return found
 
     def _find(self, where: Where) -> LedShare:
         """Raises KafkaError."""
@@ -338,6 +406,8 @@ class _Fetch:
         partition.require_online()
         key = ShareKey(self._session.key.group_id, *where)
         led = self._sharing.partitions.find_or_load(key, partition)
+        if led.problem is not None:
+            raise led.problem
         self._loading[where] = led
         return led
 
@@ -353,12 +423,12 @@ class _Fetch:
 
     # -- acquiring ----------------------------------------------------------------------
 
-    def _acquire(self, found: Iterable[tuple[LedShare, Found, Where]]) -> dict[Where, _Row]:
+    def _acquire(self, found: _Found) -> dict[Where, Row]:
         """Nothing is awaited between the look at the partitions and this.
 
         Of partitions whose state was waited for, one is served, as in Kafka: the first consumer of
         a group that starts does not get everything before the others are there."""
-        rows: dict[Where, _Row] = {}
+        rows: dict[Where, Row] = {}
         self._has_held_back = False
         self._unsearched.clear()
         left = self._body.max_records
@@ -373,7 +443,7 @@ class _Fetch:
                 left -= sum(each.last - each.first + 1 for each in row.acquired)
         return rows
 
-    def _acquire_one(self, led: LedShare, found: Found, max_records: int) -> _Row:
+    def _acquire_one(self, led: LedShare, found: Found, max_records: int) -> Row:
         share = led.share
         assert share is not None
         wanted_last = share.last_offset_wanted(found.offset, max_records)
@@ -406,62 +476,39 @@ class _Fetch:
             ranges = without(ranges, fetched.aborted)
         self._sharing.partitions.arm(led)
         if not ranges:
-            return _Row()
-        return _Row(records=fetched.records(ranges[0].first, ranges[-1].last), acquired=ranges)
+            return Row()
+        return Row(records=fetched.records(ranges[0].first, ranges[-1].last), acquired=ranges)
 
     # -- answering ----------------------------------------------------------------------
 
-    def _response(self, rows: dict[Where, _Row], results: Results) -> ShareFetchResponse:
-        topics: dict[object, ShareFetchTopicResponse] = {}
-        leaders = []
-        for where in {**rows, **results}:
-            row = rows.get(where, _Row())
-            code = KafkaCode.NONE if row.error is None else row.error.code
-            said = results.get(where)
-            state = self._node.image.topics_by_id.get(where.topic_id)
-            name = None if state is None else state.name
-            leader = current_leader(self._node, code, name, where.partition)
-            leaders.append(leader)
-            topic = topics.setdefault(
-                where.topic_id, ShareFetchTopicResponse(topic_id=where.topic_id, partitions=[])
-            )
-            topic.partitions.append(
-                ShareFetchPartitionResponse(
-                    partition_index=where.partition,
-                    error_code=code,
-                    error_message=None if row.error is None else row.error.message,
-                    acknowledge_error_code=KafkaCode.NONE if said is None else said.code,
-                    acknowledge_error_message=None if said is None else said.message,
-                    current_leader=leader,
-                    records=row.records,
-                    acquired_records=[
-                        AcquiredRecords(
-                            first_offset=one.first,
-                            last_offset=one.last,
-                            delivery_count=one.delivery_count,
-                        )
-                        for one in row.acquired
-                    ],
-                )
-            )
-        limits = self._sharing.partitions.limits_of(self._session.key.group_id)
-        return ShareFetchResponse(
-            error_code=KafkaCode.NONE,
-            error_message=None,
-            acquisition_lock_timeout_ms=limits.lock_ms,
-            responses=list(topics.values()),
-            node_endpoints=endpoints(self._node, self._request.listener, leaders),
-        )
+    def _response(
+        self, rows: dict[Where, Row], results: Results
+    ) -> ShareFetchResponse | Coroutine[Any, Any, ShareFetchResponse]:
+        places = {**rows, **results}
+        if len(places) > _PARTITIONS_AT_ONCE_MAX:
+            return self._response_in_turns(places, rows, results)
+        answer = Rows(self._node)
+        for where in places:
+            self._add_row(answer, where, rows, results)
+        return answer.response(self._sharing, self._request, self._session.key.group_id)
+
+    async def _response_in_turns(
+        self, places: Iterable[Where], rows: dict[Where, Row], results: Results
+    ) -> ShareFetchResponse:
+        answer = Rows(self._node)
+        async for where in self._turns.each_in_line(self._request, places):
+            self._add_row(answer, where, rows, results)
+        return answer.response(self._sharing, self._request, self._session.key.group_id)
+
+    def _add_row(
+        self, answer: Rows, where: Where, rows: dict[Where, Row], results: Results
+    ) -> None:
+        row = rows.get(where, _NOTHING)
+        answer.add(where, row, results.get(where))
+        if row.error is not None and not _exists(self._node, where):
+            self._session.set_aside(where)
 
 
-async def _wait(watched: Iterable[FetchWaits], seconds: float) -> None:
-    """Until something has changed at one of the partitions, or the time is over."""
-    wait = FetchWait(1)
-    places = list(watched)
-    for place in places:
-        place.add(wait)
-    try:
-        await asyncio.wait([wait.future], timeout=max(seconds, 0))
-    finally:
-        for place in places:
-            place.remove(wait)
+def _is_ready(led: LedShare) -> bool:
+    """Still? It was before some turns of the loop."""
+    return led.is_current and led.share is not None and led.share.may_acquire()
