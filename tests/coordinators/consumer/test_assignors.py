@@ -14,6 +14,7 @@ from millstream.coordinators.consumer.assignors import (
     assign_range,
     assign_uniform,
 )
+from tests.coordinators.steps import steps
 from tests.coordinators.world import topic_id
 
 members_of_topics = some.lists(some.sets(some.integers(0, 4), min_size=1), min_size=1, max_size=12)
@@ -83,6 +84,48 @@ def test_uniform_evens_out_members_that_read_different_topics() -> None:
     assigned = assign_uniform(members([{0}, {0, 1}, {1}]), topics)
     sizes = sorted(size(part) for part in assigned.values())
     assert sizes == [6, 7, 7]
+
+
+def joined(previous: dict[str, Assignment], subscriptions: list[set[int]]) -> list[AssignedMember]:
+    everyone = members(subscriptions)
+    for member in everyone:
+        member.previous = previous.get(member.member_id, {})
+    return everyone
+
+
+@given(before=members_of_topics, after=members_of_topics, counts=counts_of_topics)
+def test_uniform_leaves_no_move_that_would_make_loads_more_even(
+    before: list[set[int]], after: list[set[int]], counts: list[int]
+) -> None:
+    topics = {topic_id(number): count for number, count in enumerate(counts)}
+    first = assign_uniform(members(before), topics)
+    everyone = joined(first, after)
+    assigned = assign_uniform(everyone, topics)
+    sizes = {member_id: size(part) for member_id, part in assigned.items()}
+    for member_id, part in assigned.items():
+        for topic in part:
+            readers = [each.member_id for each in everyone if topic in each.topic_ids]
+            assert sizes[member_id] - min(sizes[each] for each in readers) <= 1
+
+
+def test_uniform_moves_each_partition_once() -> None:
+    def work(count: int) -> int:
+        topics = {topic_id(0): count, topic_id(1): count}
+        reader = assign_uniform(members([{0, 1}]), topics)["m00"]
+        everyone = joined({"m00": reader}, [{0, 1}, {0}])
+        done = steps(lambda: assign_uniform(everyone, topics))
+        assert [size(part) for part in assign_uniform(everyone, topics).values()] == [count, count]
+        return done
+
+    assert work(800) < 5 * work(200)
+
+
+def test_uniform_gives_partitions_without_asking_all_members_for_each() -> None:
+    def work(size_of_group: int) -> int:
+        everyone = members([{0}] * size_of_group)
+        return steps(lambda: assign_uniform(everyone, {topic_id(0): 2000}))
+
+    assert work(400) < 2 * work(100)
 
 
 def test_range_gives_the_same_run_of_every_topic() -> None:
