@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.coordination import creation_quota
 from millstream.errors import KafkaCode
 from millstream.testing import Broker
 from millstream.wire.apis import (
@@ -128,6 +129,30 @@ def test_a_group_starts_elsewhere(queue: Queue) -> None:
     assert queue.member().fetch(wait_ms=LONG_MS).ranges == [(8, 9, 1)]
     refused = alter(queue, p0=0)
     assert refused.error_code == KafkaCode.NON_EMPTY_GROUP
+
+
+def test_a_client_begins_so_many_groups_at_once(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = alter_share_group_offsets.ShareOffsetsAlteredTopic(
+        topic_name=queue.name,
+        partitions=[
+            alter_share_group_offsets.ShareOffsetsAlteredPartition(
+                partition_index=0, start_offset=0
+            )
+        ],
+    )
+
+    def begin(group_id: str) -> int:
+        request = alter_share_group_offsets.AlterShareGroupOffsetsRequest(
+            group_id=group_id, topics=[topic]
+        )
+        return int(queue.client.ask(request, 0).error_code)
+
+    assert begin(f"{queue.name}-new") == KafkaCode.NONE
+    monkeypatch.setattr(creation_quota, "AT_ONCE_MAX", 0)
+    assert begin(f"{queue.name}-another") == KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    assert begin(f"{queue.name}-new") == KafkaCode.NONE
 
 
 def test_a_group_forgets_a_topic(queue: Queue) -> None:

@@ -56,6 +56,7 @@ async def handle(
                     wanted.setdefault(topic.topic_name, {})[number] = row.start_offset
         # Also if nothing is left of it: the group may have members.
         if is_any_allowed:
+            sharing.groups.admit_group(body.group_id, request.connection.client)
             errors.update(await _alter(sharing, node, body.group_id, wanted))
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(

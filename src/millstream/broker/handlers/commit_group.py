@@ -8,8 +8,9 @@ another run has replaced is refused.
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.shards import shown
-from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.decision import ProducerEpoch
@@ -29,7 +30,8 @@ _MEMBERS_MAX: Final = 10_000
 
 
 def handle(
-    transactions: TransactionCoordinator,
+    node: NodeState,
+    coordination: Coordinators,
     permissions: Permissions,
     request: Request,
     body: CommitGroupRequest,
@@ -43,13 +45,23 @@ def handle(
     ]
     try:
         permissions.require(request, ResourceType.TRANSACTIONAL_ID, id_prefix(body.group))
-        answer = transactions.shards.submit(
+        admit(node, coordination, body.group, request.connection.client)
+        answer = coordination.transactions.shards.submit(
             body.group,
             lambda state, env: commit_group(state, body.group, body.run, body.batch, members, env),
         )
     except KafkaError as error:
         return _refuse(error)
     return shown(answer, _show, _refuse)
+
+
+def admit(node: NodeState, coordination: Coordinators, group: str, client: str) -> None:
+    """Raises KafkaError where the group is new, and the client has begun too many; where it is not
+    here, or not yet, nothing counts."""
+    shard = coordination.transactions.shards.shard_for(group)
+    shard.require_active()
+    if group not in shard.state.batches:
+        coordination.creations.admit(client, group, now_ms=node.now_ms())
 
 
 def _show(reply: GroupReply) -> CommitGroupResponse:

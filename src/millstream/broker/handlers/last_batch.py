@@ -6,8 +6,10 @@ The first request of a new run takes over the group; earlier runs are refused fr
 from collections.abc import Coroutine
 from typing import Any
 
+from millstream.broker.coordination.hosting import Coordinators
 from millstream.broker.coordination.shards import shown
-from millstream.broker.coordination.transactions import TransactionCoordinator
+from millstream.broker.handlers.commit_group import admit
+from millstream.broker.node.state import NodeState
 from millstream.broker.requests.permissions import Permissions
 from millstream.broker.requests.request import Request
 from millstream.coordinators.transactions.joint_commit import NO_BATCH, id_prefix, last_batch
@@ -17,14 +19,17 @@ from millstream.wire.apis.last_batch import LastBatchRequest, LastBatchResponse
 
 
 def handle(
-    transactions: TransactionCoordinator,
+    node: NodeState,
+    coordination: Coordinators,
     permissions: Permissions,
     request: Request,
     body: LastBatchRequest,
 ) -> LastBatchResponse | Coroutine[Any, Any, LastBatchResponse]:
     try:
         permissions.require(request, ResourceType.TRANSACTIONAL_ID, id_prefix(body.group))
-        answer = transactions.shards.submit(
+        if body.run:
+            admit(node, coordination, body.group, request.connection.client)
+        answer = coordination.transactions.shards.submit(
             body.group, lambda state, env: last_batch(state, body.group, body.run, env)
         )
     except KafkaError as error:
