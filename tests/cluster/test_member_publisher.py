@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.cluster import member_publisher, znodes
+from millstream.cluster import incomplete_topics, member_publisher, znodes
 from millstream.cluster.changes import ConfigChange, ConfigOperation, NewTopic
 from millstream.cluster.client_entities import ClientEntity
 from millstream.cluster.member_publisher import MemberPublisher
 from millstream.cluster.metadata import ClusterMetadata
 from millstream.cluster.requested_elections import Elections
 from millstream.cluster.state import NamedResource
-from millstream.cluster.stores.store import Delete, NoNode, Put
+from millstream.cluster.stores.store import Delete, NoNode, Put, UnknownOutcome
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import TopicPartition
@@ -201,6 +201,115 @@ def test_what_an_earlier_attempt_left_does_not_stop_the_next():
         grown = await controller.create_partitions("t", 3)
         assert grown.error is None
         assert [p.leader for p in controller.image.topics["t"].partitions] == [1, 1, 1]
+
+    run(scenario)
+
+
+def failing_after(store, commits):
+    """The connection is lost after so many writes of topics; returns what ends that."""
+    commit, left = store.commit, [commits]
+
+    async def cut_short(operations):
+        left[0] -= any(each.path.startswith(znodes.TOPICS) for each in operations)
+        if left[0] < 0:
+            raise UnknownOutcome
+        return await commit(operations)
+
+    store.commit = cut_short
+
+    def mend():
+        store.commit = commit
+
+    return mend
+
+
+@pytest.mark.parametrize("commits", [0, 1, 3])
+def test_a_large_topic_whose_creation_was_interrupted_can_be_created_again(monkeypatch, commits):
+    monkeypatch.setattr(member_publisher, "OPERATIONS_MAX", 20)
+
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        controller = controller_at(node)
+        mend = failing_after(node.sessions[-1], commits)
+        with pytest.raises(KafkaError) as failed:
+            await controller.create_topics([NewTopic("t", 50, 1)])
+        assert failed.value.code is KafkaCode.REQUEST_TIMED_OUT
+        mend()
+        (result,) = await controller.create_topics([NewTopic("t", 60, 1)])
+        assert result.error is None
+        assert len(controller.image.topics["t"].partitions) == 60
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_the_name_of_a_large_topic_whose_deletion_was_interrupted_is_free(monkeypatch, commits):
+    monkeypatch.setattr(member_publisher, "OPERATIONS_MAX", 20)
+    monkeypatch.setattr(incomplete_topics, "_DELETES_PER_WRITE", 20)
+
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        controller = controller_at(node)
+        await controller.create_topics([NewTopic("t", 50, 1)])
+        mend = failing_after(node.sessions[-1], commits)
+        with pytest.raises(KafkaError) as failed:
+            await controller.delete_topics(["t"])
+        assert failed.value.code is KafkaCode.REQUEST_TIMED_OUT
+        mend()
+        await until(lambda: "t" not in controller.image.topics)
+        (result,) = await controller.create_topics([NewTopic("t", 2, 1)])
+        assert result.error is None
+        assert len(await world.outside.children("/brokers/topics/t/partitions")) == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("operations_max", [4, 400])
+def test_a_topic_can_be_deleted_after_an_interrupted_addition_of_partitions(
+    monkeypatch, operations_max
+):
+    monkeypatch.setattr(member_publisher, "OPERATIONS_MAX", 4)
+
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        controller = controller_at(node)
+        await controller.create_topics([NewTopic("t", 1, 1)])
+        mend = failing_after(node.sessions[-1], 2)
+        with pytest.raises(KafkaError):
+            await controller.create_partitions("t", 9)
+        mend()
+        assert len(await world.outside.children("/brokers/topics/t/partitions")) == 5
+        monkeypatch.setattr(member_publisher, "OPERATIONS_MAX", operations_max)
+        (result,) = await controller.delete_topics(["t"])
+        assert result.error is None
+        assert await world.outside.children("/brokers/topics") == []
+        assert await world.outside.children("/config/topics") == []
+
+    run(scenario)
+
+
+def test_partitions_are_not_added_to_a_topic_that_is_being_deleted(monkeypatch):
+    monkeypatch.setattr(member_publisher, "OPERATIONS_MAX", 4)
+
+    async def scenario(world: World):
+        (node,) = await world.start(1)
+        controller = controller_at(node)
+        await controller.create_topics([NewTopic("t", 1, 1)])
+        store = node.sessions[-1]
+        commit, written = store.commit, []
+
+        async def deleted_after_the_first(operations):
+            versions = await commit(operations)
+            if not written:
+                # The first write of a deletion in parts.
+                await world.set("/brokers/topics/t", b"")
+            written.append(operations)
+            return versions
+
+        store.commit = deleted_after_the_first
+        result = await controller.create_partitions("t", 9)
+        assert result.error.code is KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert len(written) == 1
 
     run(scenario)
 

@@ -563,6 +563,8 @@ class Controller:
                 continue
             log.info("node %d is out of every ISR, epoch=%d", broker_id, incarnation.epoch)
             await self._observer.read_incarnations()
+        # What they were creating or deleting when they stopped.
+        await remove_half_made(self._store, self._image, self._commit)
 
     # -- preferred leaders --------------------------------------------------------------
 

@@ -1,4 +1,8 @@
-"""Topics whose creation or deletion was interrupted: they are in no image, and are removed."""
+"""Topics whose creation or deletion was interrupted: they are in no image, and are removed.
+
+Who writes a topic in several parts checks the version of the topic's own znode with each of them.
+Who removes one changes that version first: from then on nobody else adds or removes anything.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,11 +11,13 @@ from typing import Final
 from millstream.cluster import znodes
 from millstream.cluster.state import ClusterImage
 from millstream.cluster.stores.store import (
+    Check,
     CoordinationStore,
     Delete,
     NoNode,
     NotApplied,
     Operation,
+    Put,
 )
 
 log = logging.getLogger(__name__)
@@ -23,21 +29,39 @@ Commit = Callable[[Sequence[Operation]], Awaitable[object]]
 
 
 async def remove_half_made(store: CoordinationStore, image: ClusterImage, commit: Commit) -> None:
-    """`commit` writes as the controller. Raises what it raises, except NotApplied."""
+    """Remove all of them. `commit` writes as the controller. Raises what it raises, except
+    NotApplied."""
     for name in await store.children(znodes.TOPICS):
         if name in image.topics:
             continue
-        path = znodes.topic_path(name)
         try:
-            if znodes.decode_topic(await store.get(path)) is not None:
-                continue
-            paths = [*sorted(await store.tree(path), reverse=True), path]
-            config = znodes.topic_config_path(name)
-            if await store.exists(config):
-                paths.append(config)
-            for start in range(0, len(paths), _DELETES_PER_WRITE):
-                await commit([Delete(at) for at in paths[start : start + _DELETES_PER_WRITE]])
-            log.info("removed the incomplete topic %s", name)
-        except (NoNode, NotApplied):
-            # Its creator is still writing, or another node removed it.
+            await remove_if_half_made(store, name, commit)
+        except NotApplied:
+            # Its creator has just completed it, or another node removes it.
             continue
+
+
+async def remove_if_half_made(store: CoordinationStore, name: str, commit: Commit) -> None:
+    """Remove the topic of this name, unless it is complete or there is none. Raises what `commit`
+    raises; NotApplied means that another node completes or removes it."""
+    path = znodes.topic_path(name)
+    try:
+        node = await store.get(path)
+    except NoNode:
+        return
+    if node.data:
+        return
+    await commit([Put(path, b"", node.version)])
+    is_mine = Check(path, node.version + 1)
+    paths = await topic_paths(store, name)
+    for start in range(0, len(paths), _DELETES_PER_WRITE):
+        await commit([is_mine, *map(Delete, paths[start : start + _DELETES_PER_WRITE])])
+    log.info("removed the incomplete topic %s", name)
+
+
+async def topic_paths(store: CoordinationStore, name: str) -> list[str]:
+    """All that the store has of a topic, in the order in which it can be deleted. The topic's own
+    znode is the last: without it, nobody would find the rest."""
+    path, config = znodes.topic_path(name), znodes.topic_config_path(name)
+    below = sorted(await store.tree(path), reverse=True)
+    return [*below, *([config] if await store.exists(config) else []), path]

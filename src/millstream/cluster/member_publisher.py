@@ -3,10 +3,12 @@
 Every transaction checks that the node's incarnation is current and alive, and the image
 follows the store. A topic that is too large for one transaction becomes visible with the last
 write of its creation and invisible with the first write of its deletion: in between, its own
-znode is empty. The next controller removes what a crash leaves behind.
+znode is empty. What an interruption leaves behind is removed by the next controller, or by this
+node when it creates a topic of the same name.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -14,11 +16,13 @@ from typing import Final
 from millstream.cluster import znodes
 from millstream.cluster.acls import AclChanges
 from millstream.cluster.client_entities import ClientEntity
+from millstream.cluster.incomplete_topics import remove_if_half_made, topic_paths
 from millstream.cluster.membership import Membership
 from millstream.cluster.publisher import missing_parents
 from millstream.cluster.state import ClusterImage, NamedResource, PartitionState, TopicState
 from millstream.cluster.stores.store import (
     BadVersion,
+    Check,
     CoordinationFailed,
     Create,
     Delete,
@@ -43,6 +47,8 @@ class MemberPublisher:
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
+        # Topics that this node is creating or deleting in parts, or could not finish.
+        self._half_made: set[str] = set()
 
     @property
     def image(self) -> ClusterImage:
@@ -61,6 +67,8 @@ class MemberPublisher:
 
     async def create(self, topics: Sequence[TopicState]) -> None:
         for topic in topics:
+            if topic.name in self._half_made:
+                await self._remove_half_made(topic.name)
             operations = list(
                 znodes.create_topic(topic, controller_epoch=self.image.controller_epoch)
             )
@@ -72,18 +80,48 @@ class MemberPublisher:
 
     async def _create_in_parts(self, topic: TopicState, operations: list[Operation]) -> None:
         path = znodes.topic_path(topic.name)
-        assert isinstance(operations[0], Create), operations[0]
-        operations[0] = Create(path)
-        await self._write_in_parts(operations)
+        own, *others = operations
+        assert own == Create(path, znodes.encode_topic(topic)), own
+        self._half_made.add(topic.name)
+        try:
+            await self.write([Create(path)])
+        except NotApplied:
+            # Another node is creating or removing it.
+            self._half_made.discard(topic.name)
+            raise
+        await self._write_in_parts(others, Check(path, 0))
         await self.write([Put(path, znodes.encode_topic(topic), 0)])
+        self._half_made.discard(topic.name)
 
     async def delete(self, topics: Sequence[TopicState]) -> None:
         for topic in topics:
-            operations = list(znodes.delete_topic(topic))
-            if len(operations) > OPERATIONS_MAX:
-                await self.write([Put(znodes.topic_path(topic.name), b"")])
-            await self._write_in_parts(operations)
+            # Not those of the image: a change that was interrupted may have left more.
+            paths = await self._paths(topic.name)
+            if len(paths) <= OPERATIONS_MAX:
+                await self.write([Delete(path) for path in paths])
+            else:
+                await self._delete_in_parts(topic.name)
             await self._read(topic.name)
+
+    async def _delete_in_parts(self, name: str) -> None:
+        self._half_made.add(name)
+        await self.write([Put(znodes.topic_path(name), b"")])
+        # Now there is no such topic. If this fails, the controller is removing the rest.
+        with contextlib.suppress(NotApplied):
+            await self._remove_half_made(name)
+
+    async def _remove_half_made(self, name: str) -> None:
+        try:
+            await remove_if_half_made(self._membership.store, name, self.write)
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+        self._half_made.discard(name)
+
+    async def _paths(self, name: str) -> list[str]:
+        try:
+            return await topic_paths(self._membership.store, name)
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
 
     async def grow(self, topic: TopicState, added: Sequence[PartitionState]) -> None:
         grown = replace(topic, partitions=[*topic.partitions, *added])
@@ -101,7 +139,7 @@ class MemberPublisher:
                 *map(self._leftover, part)
             )
         operations.append(Put(path, znodes.encode_topic(grown), version))
-        await self._write_in_parts(operations)
+        await self._write_in_parts(operations, Check(path, version))
         await self._read(topic.name)
 
     async def _leftover(self, operation: Operation) -> Operation:
@@ -234,9 +272,10 @@ class MemberPublisher:
                 ) from problem
             raise
 
-    async def _write_in_parts(self, operations: Sequence[Operation]) -> None:
+    async def _write_in_parts(self, operations: Sequence[Operation], check: Check) -> None:
+        """Nothing more once `check` fails: another node has changed or removed the topic."""
         for start in range(0, len(operations), OPERATIONS_MAX):
-            await self.write(operations[start : start + OPERATIONS_MAX])
+            await self.write([check, *operations[start : start + OPERATIONS_MAX]])
 
     async def _read(self, topic: str) -> None:
         try:
