@@ -1,16 +1,20 @@
 """What the classic requests refuse, and how static members come back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
-from millstream.coordinators.classic.group import ClassicState
+from millstream.coordinators.classic.group import ClassicState, Protocols
 from millstream.coordinators.classic.protocol import Leaving, SyncRequest
 from millstream.coordinators.codecs.embedded import encode_subscription
 from millstream.coordinators.decision import Ticket
 from millstream.coordinators.groups import requests
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
+from tests.coordinators.steps import steps
 from tests.coordinators.world import GROUP, SESSION_MS, World, refused
 
 SUBSCRIPTION = encode_subscription(("orders",))
@@ -86,6 +90,74 @@ def test_the_protocol_most_members_prefer_is_chosen_among_the_shared_ones() -> N
     third = world.join(protocols=(("sticky", b"s"),))
     world.join(first, protocols=both)
     assert world.joined(waiting).protocol_name == world.joined(third).protocol_name == "sticky"
+
+
+def protocols_named(names: Iterable[str]) -> Protocols:
+    return tuple((name, SUBSCRIPTION) for name in names)
+
+
+@given(
+    some.lists(
+        some.tuples(
+            some.sampled_from(["new", "new", "again", "leave", "restart", "settle"]),
+            some.integers(0, 3),
+            some.lists(some.sampled_from("abc"), min_size=1, max_size=3),
+        ),
+        max_size=12,
+    )
+)
+def test_shared_protocols_are_those_that_every_member_supports(
+    changes: list[tuple[str, int, list[str]]],
+) -> None:
+    world = World()
+    world.join(protocols=protocols_named("abc"))
+    for change, number, names in changes:
+        group = world.classic()
+        member_id = next(islice(group.members, number, None), "")
+        try:
+            if change == "restart":
+                world.restart()
+            elif change == "leave":
+                world.leave(member_id)
+            elif change == "settle":
+                # Those that do not join again are left out.
+                world.pass_time(SESSION_MS)
+                world.sync_with(group.leader_id or "", group.generation, {})
+            else:
+                joining = member_id if change == "again" else ""
+                world.join(joining, protocols=protocols_named(names))
+        except KafkaError:
+            pass
+        # A group of which nothing was stored is gone after a restart.
+        if world.state.groups:
+            group = world.classic()
+            shared = [each.protocol_names for each in group.members.values()]
+            for name in "abc":
+                is_shared = bool(shared) and all(name in names for names in shared)
+                if group.state is not ClassicState.EMPTY:
+                    assert group.supports("consumer", protocols_named([name])) == is_shared
+        else:
+            world.join(protocols=protocols_named("abc"))
+
+
+def test_a_join_costs_no_more_if_members_support_many_protocols() -> None:
+    def work(count: int) -> int:
+        world = World()
+        names = [f"p{number}" for number in range(count)]
+        for _ in range(10):
+            world.join(protocols=protocols_named(names))
+        return steps(lambda: refused(lambda: world.join(protocols=protocols_named(["other"]))))
+
+    assert work(80) < 2 * work(20)
+
+
+def test_a_member_with_too_many_protocols_is_refused() -> None:
+    world = World()
+    most = protocols_named(f"p{number}" for number in range(100))
+    assert world.joined(world.join(protocols=most)).code is KafkaCode.NONE
+    more = (*most, ("p100", SUBSCRIPTION))
+    code = refused(lambda: world.join(protocols=more))
+    assert code is KafkaCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_any_protocol_type_is_served() -> None:

@@ -6,6 +6,7 @@ restart the members start over. The first member leads; `remove` passes the lead
 `rebalance` replaces a leader that did not join in time.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field
 from enum import Enum
@@ -45,15 +46,32 @@ class ClassicMember:
     sync_ticket: Ticket | None = None
     # What it has sent takes so much.
     size_bytes: int = field(init=False, default=0)
+    # How many members of its group support each protocol; None outside of groups.
+    _support: Counter[str] | None = field(init=False, default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.set_protocols(self.protocols)
 
     def set_protocols(self, protocols: Protocols) -> None:
+        support = self._support
+        self.count_in(None)
         self.protocols = protocols
+        self.count_in(support)
         self.size_bytes = protocols_bytes(protocols) + optional_texts_bytes(
             self.member_id, self.instance_id, self.client_id
         )
+
+    def count_in(self, support: Counter[str] | None) -> None:
+        """Count among those that support its protocols there, and nowhere else."""
+        names = self.protocol_names
+        if self._support is not None:
+            self._support.subtract(names)
+            for name in names:
+                if not self._support[name]:
+                    del self._support[name]
+        if support is not None:
+            support.update(names)
+        self._support = support
 
     def metadata(self, protocol_name: str | None) -> bytes:
         for name, metadata in self.protocols:
@@ -89,6 +107,12 @@ class ClassicGroup:
     # How long the first member, the leader, needs before it can assign anything.
     first_wait_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
+    # How many members support each protocol: a join asks before anything is known of its sender.
+    _support: Counter[str] = field(init=False, default_factory=Counter, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for member in self.members.values():
+            member.count_in(self._support)
 
     # -- members ----------------------------------------------------------------------
 
@@ -109,6 +133,7 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
+        member.count_in(self._support)
         self.pending_members.pop(member.member_id, None)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -117,6 +142,7 @@ class ClassicGroup:
 
     def remove(self, member_id: str) -> ClassicMember:
         member = self.members.pop(member_id)
+        member.count_in(None)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         self.pending_sync.discard(member_id)
@@ -159,21 +185,16 @@ class ClassicGroup:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        return bool(self._candidates() & {name for name, _ in protocols})
+        return any(self._is_shared(name) for name, _ in protocols)
 
-    def _candidates(self) -> set[str]:
-        members = iter(self.members.values())
-        first = next(members, None)
-        if first is None:
-            return set()
-        return first.protocol_names.intersection(*(each.protocol_names for each in members))
+    def _is_shared(self, protocol_name: str) -> bool:
+        return self._support.get(protocol_name) == len(self.members)
 
     def select_protocol(self) -> str:
         """The protocol that most members prefer, among those that all of them support."""
-        candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
-            vote = next(name for name, _ in member.protocols if name in candidates)
+            vote = next(name for name, _ in member.protocols if self._is_shared(name))
             votes[vote] = votes.get(vote, 0) + 1
         return max(votes, key=lambda name: votes[name])
 
@@ -235,7 +256,12 @@ class ClassicGroup:
         self.protocol_name = stored.protocol_name
         self.leader_id = stored.leader_id
         self.state_timestamp_ms = stored.state_timestamp_ms
+        before = self.members
         self.members = {row.member_id: self._member_from(row, stored) for row in stored.members}
+        for member_id in before.keys() - self.members.keys():
+            before[member_id].count_in(None)
+        for member_id in self.members.keys() - before.keys():
+            self.members[member_id].count_in(self._support)
         self.static_members = static_ids(self.members.values())
         self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
         self.note_subscriptions()

@@ -5,6 +5,7 @@ unchanged. The steps from one generation to the next are in `rebalance`.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from millstream.coordinators.classic import rebalance
 from millstream.coordinators.classic.group import (
@@ -20,6 +21,9 @@ from millstream.coordinators.decision import Deadline, Decision, Env
 from millstream.coordinators.sizes import protocols_bytes
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
+
+# That a member may support. Consumers have a handful of assignors, Connect three protocols.
+_PROTOCOLS_MAX: Final = 100
 
 
 @dataclass(slots=True)
@@ -48,6 +52,9 @@ def check_join(request: JoinRequest, env: Env) -> None:
     shortest, longest = env.settings.session_timeout_min_ms, env.settings.session_timeout_max_ms
     if not shortest <= request.session_timeout_ms <= longest:
         raise KafkaError(KafkaCode.INVALID_SESSION_TIMEOUT)
+    if len(request.protocols) > _PROTOCOLS_MAX:
+        text = f"A member may support {_PROTOCOLS_MAX} protocols, not {len(request.protocols)}."
+        raise KafkaError(KafkaCode.INCONSISTENT_GROUP_PROTOCOL, text)
     if protocols_bytes(request.protocols) > env.settings.batch_bytes_max:
         # Its group could never be stored.
         raise KafkaError(KafkaCode.INVALID_REQUEST, "the member's metadata is too large")
