@@ -10,11 +10,16 @@ from uuid import uuid4
 from crc32c import crc32c
 
 from millstream.client.protocol import Dialogue
-from millstream.model import NO_TOPIC_ID, Codec
+from millstream.model import NO_TOPIC_ID, Codec, TopicId
 from millstream.records.batch import CRC_START
 from millstream.records.builder import write_varint
 from millstream.records.compression import compress
 from millstream.records.validation import LIGHT
+from millstream.wire.apis.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    ShareOffsetsAlteredPartition,
+    ShareOffsetsAlteredTopic,
+)
 from millstream.wire.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from millstream.wire.apis.create_topics import (
     CreatableConfig,
@@ -27,6 +32,10 @@ from millstream.wire.apis.describe_groups import DescribeGroupsRequest
 from millstream.wire.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopic,
+)
+from millstream.wire.apis.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    ShareOffsetsWanted,
 )
 from millstream.wire.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -567,20 +576,31 @@ def share_member(client: RawClient, aim: Aim) -> str:
     return member_id
 
 
-def first_share_fetch(member_id: str, aim: Aim, partitions: int) -> bytes:
+def first_share_fetch(
+    member_id: str, aim: Aim, partitions: int, topic_id: TopicId = NO_TOPIC_ID
+) -> bytes:
     rows = [
         ShareFetchPartition(partition_index=index, acknowledgement_batches=[])
         for index in range(partitions)
     ]
+    return share_fetch(member_id, aim, 0, [ShareFetchTopic(topic_id=topic_id, partitions=rows)])
+
+
+def later_share_fetch(member_id: str, aim: Aim, epoch: int) -> bytes:
+    """Of all partitions of the session."""
+    return share_fetch(member_id, aim, epoch, [])
+
+
+def share_fetch(member_id: str, aim: Aim, epoch: int, topics: list[ShareFetchTopic]) -> bytes:
     request = ShareFetchRequest(
         group_id=aim.group,
         member_id=member_id,
-        share_session_epoch=0,
+        share_session_epoch=epoch,
         max_wait_ms=0,
         min_bytes=0,
         max_records=500,
         batch_size=500,
-        topics=[ShareFetchTopic(topic_id=NO_TOPIC_ID, partitions=rows)],
+        topics=topics,
         forgotten_topics_data=[],
     )
     return frame(request, 1)
@@ -589,6 +609,40 @@ def first_share_fetch(member_id: str, aim: Aim, partitions: int) -> bytes:
 def share_fetches_invented(client: RawClient, aim: Aim) -> list[bytes]:
     create_topic(client, aim.topic)
     return [first_share_fetch(share_member(client, aim), aim, aim.many(NAMED_MAX))]
+
+
+def share_sessions_invented(client: RawClient, aim: Aim) -> list[bytes]:
+    """Of invented members, each with as many partitions as one may have."""
+    create_topic(client, aim.topic)
+    return [first_share_fetch(str(uuid4()), aim, 5_000) for _ in range(aim.many(300))]
+
+
+def share_fetches_of_nothing(client: RawClient, aim: Aim) -> list[bytes]:
+    """Short requests in a session whose partitions are not there, or were not begun."""
+    create_topic(client, aim.topic, aim.many(1000))
+    named = [MetadataRequestTopic(name=aim.topic, topic_id=NO_TOPIC_ID)]
+    asked = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+    [topic] = client.ask(asked, 12).topics
+    member_id = str(uuid4())
+    return [
+        first_share_fetch(member_id, aim, 5_000, topic.topic_id),
+        *(later_share_fetch(member_id, aim, epoch + 1) for epoch in range(aim.many(300))),
+    ]
+
+
+def share_offsets_repeated(client: RawClient, aim: Aim) -> list[bytes]:
+    """Of one group with many partitions, again and again."""
+    partitions = aim.many(1000)
+    create_topic(client, aim.topic, partitions)
+    find_group(client, aim.group)
+    rows = [
+        ShareOffsetsAlteredPartition(partition_index=index, start_offset=0)
+        for index in range(partitions)
+    ]
+    topic = ShareOffsetsAlteredTopic(topic_name=aim.topic, partitions=rows)
+    client.ask(AlterShareGroupOffsetsRequest(group_id=aim.group, topics=[topic]), 0)
+    wanted = [ShareOffsetsWanted(group_id=aim.group, topics=None)] * aim.many(2000)
+    return [frame(DescribeShareGroupOffsetsRequest(groups=wanted), 1)]
 
 
 def share_acknowledgements_invented(client: RawClient, aim: Aim) -> list[bytes]:
@@ -697,6 +751,9 @@ ATTACKS: Final = (
     Attack("WriteTxnMarkers: COMMIT from a client, 199,000 times", commit_markers),
     Attack("PushTelemetry: 500,000 fields, 20 times", telemetry_of_fields),
     Attack("ShareFetch: 199,000 invented partitions", share_fetches_invented),
+    Attack("ShareFetch: 300 sessions of invented members", share_sessions_invented),
+    Attack("ShareFetch: 300 short requests for nothing", share_fetches_of_nothing),
+    Attack("DescribeShareGroupOffsets: a group, 2,000 times", share_offsets_repeated),
     Attack("ShareAcknowledge: 60,000 invented offsets", share_acknowledgements_invented),
     Attack("StreamsGroupHeartbeat: topologies of 60,000 topics", large_topologies),
 )

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from millstream.broker.coordination import creation_quota
+from millstream.broker.handlers import describe_share_group_offsets as describe_handler
+from millstream.broker.requests.turns import TOO_LARGE
 from millstream.errors import KafkaCode
 from millstream.testing import Broker
 from millstream.wire.apis import (
@@ -110,6 +112,33 @@ def test_partitions_are_shown_once_however_often_they_are_named(queue: Queue) ->
     request = peek_share_group.PeekShareGroupRequest(group_id=queue.name, topics=[topic])
     [shown] = queue.client.ask(request, 0).partitions
     assert (shown.topic, shown.partition, shown.end_offset) == (queue.name, 0, 10)
+
+
+def offsets_of_groups(queue: Queue, group_ids: Sequence[str]) -> Any:
+    wanted = [
+        describe_share_group_offsets.ShareOffsetsWanted(group_id=group_id, topics=None)
+        for group_id in group_ids
+    ]
+    request = describe_share_group_offsets.DescribeShareGroupOffsetsRequest(groups=wanted)
+    return queue.client.ask(request, 1).groups
+
+
+def test_groups_are_shown_once_however_often_they_are_named(queue: Queue) -> None:
+    shown = offsets_of_groups(queue, [queue.name] * MANY + ["no group"])
+    assert [group.group_id for group in shown] == [queue.name, "no group"]
+    assert [len(group.topics) for group in shown] == [1, 0]
+
+
+def test_groups_for_which_the_response_has_no_room_are_refused(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(describe_handler, "RESPONSE_BYTES_MAX", 2_000)
+    [first, other] = offsets_of_groups(queue, [queue.name, "n" * 2_000])
+    assert (first.error_code, len(first.topics)) == (KafkaCode.NONE, 1)
+    assert (other.error_code, other.error_message) == (KafkaCode.INVALID_REQUEST, TOO_LARGE)
+    monkeypatch.setattr(describe_handler, "RESPONSE_BYTES_MAX", 1_000)
+    [first] = offsets_of_groups(queue, [queue.name])
+    assert (first.error_code, first.topics) == (KafkaCode.INVALID_REQUEST, [])
 
 
 def test_starts_of_unknown_partitions_are_each_refused(queue: Queue) -> None:
