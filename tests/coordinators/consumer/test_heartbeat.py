@@ -310,6 +310,7 @@ def test_the_assignor_that_members_ask_for_is_used() -> None:
     ("changes", "code"),
     [
         ({"topics": None}, KafkaCode.INVALID_REQUEST),
+        ({"topics": tuple(f"t{n}" for n in range(5_001))}, KafkaCode.INVALID_REQUEST),
         ({"rebalance_timeout_ms": -1}, KafkaCode.INVALID_REQUEST),
         ({"owned": {ORDERS: (0,)}}, KafkaCode.INVALID_REQUEST),
         ({"instance_id": ""}, KafkaCode.INVALID_REQUEST),

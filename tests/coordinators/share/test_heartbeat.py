@@ -120,6 +120,7 @@ def test_epochs_that_are_not_the_members_are_fenced() -> None:
         {"rack_id": ""},
         {"topics": ()},
         {"topics": ("t" * 600_000,)},
+        {"topics": tuple(f"t{number}" for number in range(5_001))},
         {"epoch": -2},
     ],
 )

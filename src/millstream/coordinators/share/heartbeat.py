@@ -28,6 +28,7 @@ from millstream.coordinators.codecs.changes import (
 )
 from millstream.coordinators.consumer.epochs import topics_hash
 from millstream.coordinators.consumer.group import JOINING_EPOCH, LEAVING_EPOCH
+from millstream.coordinators.consumer.heartbeat import TOPIC_NAMES_MAX
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.coordinators.share.assignor import SharingMember, assign_simple
 from millstream.coordinators.share.group import ShareGroup, ShareMember, merged, without
@@ -73,6 +74,11 @@ def check(request: ShareHeartbeatRequest, env: Env) -> None:
             raise _refuse("SubscribedTopicNames must be set in first request.")
     elif request.epoch < LEAVING_EPOCH:
         raise _refuse("MemberEpoch is invalid.")
+    if len(request.topics or ()) > TOPIC_NAMES_MAX:
+        raise _refuse(
+            f"SubscribedTopicNames has {len(request.topics or ())} names, of which there may be "
+            f"{TOPIC_NAMES_MAX}. Divide the topics among several members or groups."
+        )
     if sum(len(name) for name in request.topics or ()) > env.settings.batch_bytes_max // 2:
         raise _refuse("SubscribedTopicNames is too large.")
 
