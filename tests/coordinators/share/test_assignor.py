@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.coordinators.share.assignor import SharingMember, assign_simple
+from tests.coordinators.steps import steps
 
 TOPICS = [UUID(int=number) for number in (1, 2, 3)]
 
@@ -59,3 +60,11 @@ def test_every_partition_has_a_member_and_every_member_a_fair_share(
         for number, topics in enumerate(subscriptions[:size]):
             assert previous[f"m{number}"].keys() <= topics
             assert previous[f"m{number}"], "a member without a partition"
+
+
+def test_members_do_not_look_at_all_partitions_one_after_the_other() -> None:
+    def work(count: int) -> int:
+        members = members_of(*TOPICS, count=count)
+        return steps(lambda: assign_simple(members, dict.fromkeys(TOPICS, range(500))))
+
+    assert work(200) < 2 * work(50)

@@ -5,7 +5,8 @@ Several members may get one partition: that is the point of a share group. With 
 partitions than members, each partition has one.
 """
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from uuid import UUID
 
@@ -31,29 +32,25 @@ def assign_simple(
     ordered = sorted(members, key=lambda member: member.member_id)
     loads: dict[str, set[_Partition]] = {member.member_id: set() for member in ordered}
     if len({member.topic_ids.intersection(partitions) for member in ordered}) == 1:
-        _share(ordered, _all_of(partitions, ordered[0].topic_ids), loads)
+        _share(ordered, partitions, ordered[0].topic_ids.intersection(partitions), loads)
     else:
         # If they read different topics, each topic is shared by those who read it.
         for topic_id in sorted(partitions):
             readers = [member for member in ordered if topic_id in member.topic_ids]
             if readers:
-                _share(readers, _all_of(partitions, frozenset({topic_id})), loads)
+                _share(readers, partitions, (topic_id,), loads)
     return {member_id: _by_topic(load) for member_id, load in loads.items()}
-
-
-def _all_of(
-    partitions: Mapping[UUID, Sequence[int]], topic_ids: frozenset[UUID]
-) -> list[_Partition]:
-    wanted = sorted(topic_ids.intersection(partitions))
-    return [(topic_id, number) for topic_id in wanted for number in sorted(partitions[topic_id])]
 
 
 def _share(
     members: Sequence[SharingMember],
-    partitions: Sequence[_Partition],
+    numbers: Mapping[UUID, Sequence[int]],
+    topics: Iterable[UUID],
     loads: dict[str, set[_Partition]],
 ) -> None:
-    """Give each member its share of partitions, on top of what it has of other topics."""
+    """Give each member its share of these topics, on top of what it has of others."""
+    topic_ids = sorted(topics)
+    partitions = [(topic_id, n) for topic_id in topic_ids for n in sorted(numbers[topic_id])]
     if not partitions:
         return
     # So many members per partition; the places are divided evenly among the members.
@@ -63,26 +60,44 @@ def _share(
     missing: dict[str, int] = {}
     for number, member in enumerate(members):
         share = _up(total * (number + 1), len(members)) - _up(total * number, len(members))
-        kept = [one for one in _had(member) if places.get(one, 0) > 0][:share]
+        kept = [one for one in _had(member, topic_ids) if places.get(one, 0) > 0][:share]
         for one in kept:
             places[one] -= 1
         loads[member.member_id].update(kept)
         missing[member.member_id] = share - len(kept)
+    # Those with most places first: no partition stays without a member.
+    free = [(-places[one], number) for number, one in enumerate(partitions) if places[one] > 0]
+    heapq.heapify(free)
     for member_id, count in missing.items():
-        free = [one for one in partitions if places[one] > 0 and one not in loads[member_id]]
-        # Those with most places first: no partition stays without a member.
-        free.sort(key=lambda one: -places[one])
-        for one in free[:count]:
-            places[one] -= 1
-            loads[member_id].add(one)
+        _fill(loads[member_id], count, partitions, free)
+
+
+def _fill(
+    load: set[_Partition],
+    count: int,
+    partitions: Sequence[_Partition],
+    free: list[tuple[int, int]],
+) -> None:
+    """Add up to `count` partitions from the heap, each at most once."""
+    again = []
+    while count > 0 and free:
+        places, number = heapq.heappop(free)
+        if partitions[number] not in load:
+            load.add(partitions[number])
+            count -= 1
+            places += 1
+        if places < 0:
+            again.append((places, number))
+    for entry in again:
+        heapq.heappush(free, entry)
 
 
 def _up(amount: int, parts: int) -> int:
     return -(-amount // parts)
 
 
-def _had(member: SharingMember) -> list[_Partition]:
-    return [(topic_id, n) for topic_id, numbers in member.previous.items() for n in numbers]
+def _had(member: SharingMember, topic_ids: Iterable[UUID]) -> list[_Partition]:
+    return [(topic_id, n) for topic_id in topic_ids for n in member.previous.get(topic_id, ())]
 
 
 def _by_topic(load: set[_Partition]) -> Assignment:
