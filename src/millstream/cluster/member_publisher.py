@@ -95,13 +95,22 @@ class MemberPublisher:
 
     async def delete(self, topics: Sequence[TopicState]) -> None:
         for topic in topics:
-            # Not those of the image: a change that was interrupted may have left more.
-            paths = await self._paths(topic.name)
-            if len(paths) <= OPERATIONS_MAX:
-                await self.write([Delete(path) for path in paths])
-            else:
+            if len(topic.partitions) > OPERATIONS_MAX // 2:
                 await self._delete_in_parts(topic.name)
+            else:
+                await self._delete_at_once(topic.name)
             await self._read(topic.name)
+
+    async def _delete_at_once(self, name: str) -> None:
+        try:
+            # Not by the image: a change that was interrupted may have left more.
+            paths = await topic_paths(self._membership.store, name)
+        except CoordinationFailed as error:
+            raise _unreachable(error) from error
+        if len(paths) <= OPERATIONS_MAX:
+            await self.write([Delete(path) for path in paths])
+        else:
+            await self._delete_in_parts(name)
 
     async def _delete_in_parts(self, name: str) -> None:
         self._half_made.add(name)
@@ -116,12 +125,6 @@ class MemberPublisher:
         except CoordinationFailed as error:
             raise _unreachable(error) from error
         self._half_made.discard(name)
-
-    async def _paths(self, name: str) -> list[str]:
-        try:
-            return await topic_paths(self._membership.store, name)
-        except CoordinationFailed as error:
-            raise _unreachable(error) from error
 
     async def grow(self, topic: TopicState, added: Sequence[PartitionState]) -> None:
         grown = replace(topic, partitions=[*topic.partitions, *added])
