@@ -155,3 +155,11 @@ def test_many_states_are_read_a_few_at_a_time() -> None:
         await partitions.stop()
 
     asyncio.run(scenario())
+
+
+def test_the_options_of_groups_with_long_ids_are_not_kept() -> None:
+    unused: Any = None
+    partitions = SharePartitions(node(), unused, unused)
+    for length in (256, 257):
+        assert partitions.limits_of("g" * length).in_flight_max == 2_000
+    assert [len(group_id) for group_id in partitions._configs] == [256]

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 # Groups whose options are known; with more, all are read again.
 _CONFIGS_KEPT_MAX: Final = 10_000
+# Nobody names a group like that, but an id may have 32 KB, and any client may invent some.
+_KEPT_ID_LENGTH_MAX: Final = 256
 _NO_OVERRIDES: Final[dict[str, str]] = {}
 # Written together, before their records are archived.
 _LETTERS_AT_ONCE: Final = 500
@@ -222,10 +224,12 @@ class SharePartitions:
         known = self._configs.get(group_id)
         if known is not None and known.is_of(self._node.config, overrides):
             return known
-        if len(self._configs) >= _CONFIGS_KEPT_MAX:
-            self._configs.clear()
         config = GroupConfig(self._node.config, overrides)
-        known = self._configs[group_id] = _KnownConfig(config, _limits(config), self._node.config)
+        known = _KnownConfig(config, _limits(config), self._node.config)
+        if len(group_id) <= _KEPT_ID_LENGTH_MAX:
+            if len(self._configs) >= _CONFIGS_KEPT_MAX:
+                self._configs.clear()
+            self._configs[group_id] = known
         return known
 
     def _drop(self, led: LedShare) -> None:
