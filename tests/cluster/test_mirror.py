@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,7 +15,16 @@ from millstream.cluster.mirror import (
     write_group,
 )
 from millstream.cluster.stores.memory import MemoryTree
-from millstream.cluster.stores.store import BadVersion, Check, Create, Delete, Put
+from millstream.cluster.stores.store import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Put,
+    check_path,
+)
+from millstream.cluster.stores.transaction_size import TRANSACTION_BYTES_MAX, size_bytes
 
 MEMBER = MirroredMember("m-1", ("t", "u"), {"t": [0, 2]})
 
@@ -39,6 +49,51 @@ def test_any_name_of_a_group_is_one_node(group):
     path = group_path(group)
     assert path.count("/") == 2
     assert not path.endswith(("/", "/.", "/.."))
+
+
+@pytest.mark.parametrize("topic", ["", "a/b", "/", "..", "a//b", "nul\0"])
+def test_a_topic_that_a_client_invented_is_one_node(topic: str) -> None:
+    tree = consumers_tree("g", [MirroredMember("m", (topic,), {topic: [0]})], {topic: {0: 5}})
+    for path in tree:
+        check_path(path)
+    for folder in ("owners", "offsets"):
+        [found] = [path for path in tree if path.startswith(f"/consumers/g/{folder}/")][:1]
+        assert found.count("/") == 4
+        assert f"{found}/0" in tree
+
+
+def test_topics_keep_their_names() -> None:
+    tree = consumers_tree("g", [], {"Orders.v2_eu-west": {0: 5}})
+    assert "/consumers/g/offsets/Orders.v2_eu-west/0" in tree
+
+
+def test_a_large_group_is_written_in_transactions_that_zookeeper_takes() -> None:
+    sizes: list[int] = []
+
+    class Recording:
+        async def exists(self, path: str) -> bool:
+            return True
+
+        async def commit(self, operations: Sequence[Operation]) -> list[int]:
+            assert operations[0] == Check("/state", 0)
+            sizes.append(sum(map(size_bytes, operations)))
+            written.extend(operations[1:])
+            return []
+
+    written: list[Operation] = []
+    topics = tuple(f"{number:04}-{'long' * 50}" for number in range(1000))
+    members = [MirroredMember(f"m-{number}", topics, {}) for number in range(50)]
+    operations = changes({}, consumers_tree("g", members, {}))
+    asyncio.run(write_group(Recording(), operations, [Check("/state", 0)]))
+    assert written == operations
+    assert max(sizes) <= TRANSACTION_BYTES_MAX
+    assert len(sizes) < len(members)
+
+
+def test_of_a_subscription_that_no_transaction_can_hold_only_the_member_is_left() -> None:
+    topics = tuple(f"{number:04}-{'long' * 50}" for number in range(4000))
+    tree = consumers_tree("g", [MirroredMember("m", topics, {})], {})
+    assert json.loads(tree["/consumers/g/ids/m"])["subscription"] == {}
 
 
 def test_only_differences_are_written_in_an_order_that_works():

@@ -4,21 +4,26 @@
 /consumers/<group>/owners/<topic>/<partition>    which member reads it
 /consumers/<group>/offsets/<topic>/<partition>   the committed offset, as text
 
+Names of groups, members and topics are quoted: members of classic groups invent even the topics.
+
 A copy for others to read: no group is ever loaded from it. Before a group's first write the
 existing znodes are read, but only to remove leftovers of an earlier time.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import quote
 
 from millstream.cluster.stores.store import Check, Create, Delete, Node, Operation, Put
+from millstream.cluster.stores.transaction_size import TRANSACTION_BYTES_MAX, size_bytes
 
 CONSUMERS: Final = "/consumers"
-# Less than a megabyte, ZooKeeper's limit for one transaction.
+# What is not counted exactly, as lists of permissions, then stays below ZooKeeper's limit, too.
 _OPERATIONS_MAX: Final = 400
+# One znode in a transaction, beside the longest names.
+_SUBSCRIPTION_BYTES_MAX: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +59,15 @@ def consumers_tree(
     for member in members:
         tree[f"{root}/ids/{_name(member.member_id)}"] = _subscription(member)
         for topic, partitions in member.assigned.items():
-            tree[f"{root}/owners/{topic}"] = b""
+            owners = f"{root}/owners/{_name(topic)}"
+            tree[owners] = b""
             for partition in partitions:
-                tree[f"{root}/owners/{topic}/{partition}"] = member.member_id.encode()
+                tree[f"{owners}/{partition}"] = member.member_id.encode()
     for topic, committed in offsets.items():
-        tree[f"{root}/offsets/{topic}"] = b""
+        parent = f"{root}/offsets/{_name(topic)}"
+        tree[parent] = b""
         for partition, offset in committed.items():
-            tree[f"{root}/offsets/{topic}/{partition}"] = str(offset).encode()
+            tree[f"{parent}/{partition}"] = str(offset).encode()
     return tree
 
 
@@ -91,16 +98,34 @@ async def write_group(
     """Raises NotApplied if a guard does not hold, or another node wrote in the meantime."""
     if operations and not await store.exists(CONSUMERS):
         await store.commit([*guards, Create(CONSUMERS)])
-    for start in range(0, len(operations), _OPERATIONS_MAX):
-        await store.commit([*guards, *operations[start : start + _OPERATIONS_MAX]])
+    room_bytes = TRANSACTION_BYTES_MAX - sum(map(size_bytes, guards))
+    for part in _parts(operations, room_bytes):
+        await store.commit([*guards, *part])
+
+
+def _parts(operations: Sequence[Operation], room_bytes: int) -> Iterator[list[Operation]]:
+    """What fits into one transaction each."""
+    part: list[Operation] = []
+    taken_bytes = 0
+    for operation in operations:
+        size = size_bytes(operation)
+        if part and (len(part) == _OPERATIONS_MAX or taken_bytes + size > room_bytes):
+            yield part
+            part, taken_bytes = [], 0
+        part.append(operation)
+        taken_bytes += size
+    if part:
+        yield part
 
 
 def _subscription(member: MirroredMember) -> bytes:
-    content = {
-        "version": 1,
-        "subscription": dict.fromkeys(member.topics, 1),
-        "pattern": "static",
-    }
+    data = _encode_subscription(member.topics)
+    # Of what no transaction can hold, the mirror only says that there is a member.
+    return data if len(data) <= _SUBSCRIPTION_BYTES_MAX else _encode_subscription(())
+
+
+def _encode_subscription(topics: Sequence[str]) -> bytes:
+    content = {"version": 1, "subscription": dict.fromkeys(topics, 1), "pattern": "static"}
     return json.dumps(content, separators=(",", ":")).encode()
 
 

@@ -57,6 +57,8 @@ class ConsumersMirror:
         # What this node has written of each group, and in which leader epoch.
         self._known: dict[str, tuple[int, dict[str, bytes]]] = {}
         self._problem = ""
+        # Groups that cannot be copied as they are. Each was logged, and waits for its next change.
+        self._left_out: set[str] = set()
 
     def machine(self) -> Machine[ShardState, Change, Env]:
         """The group machine, which reports every applied record to this mirror."""
@@ -84,6 +86,8 @@ class ConsumersMirror:
             left = [group for group in groups if not await self._mirror_if_possible(group)]
             if left:
                 self._note(left)
+            else:
+                self._problem = ""
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _mirror_if_possible(self, group_id: str) -> bool:
@@ -92,7 +96,7 @@ class ConsumersMirror:
             shard = self._shards().shard_for(group_id)
             if shard.status is ShardStatus.CLOSED:
                 # Another node coordinates the group, and copies it.
-                self._known.pop(group_id, None)
+                self._forget(group_id)
                 return True
             if shard.status is ShardStatus.LOADING:
                 return False
@@ -105,14 +109,34 @@ class ConsumersMirror:
             self._known.pop(group_id, None)
             self._log_once(str(error))
             return False
-        self._log_once("")
+        except Exception as error:
+            # A group is what its clients make of it. One that nobody foresaw must not end the
+            # mirror of all others.
+            self._known.pop(group_id, None)
+            self._leave_out(group_id, error)
+            return True
+        self._left_out.discard(group_id)
         return True
 
+    def _forget(self, group_id: str) -> None:
+        self._known.pop(group_id, None)
+        self._left_out.discard(group_id)
+
     def _log_once(self, problem: str) -> None:
-        """Log a problem once, not at every retry."""
-        if problem and not self._problem:
+        """Log a problem of the store once, not at every retry."""
+        if not self._problem:
             log.warning("cannot copy groups to ZooKeeper now: %s", problem)
         self._problem = problem
+
+    def _leave_out(self, group_id: str, error: Exception) -> None:
+        """Log a group's problem once, not at every change of the group."""
+        if group_id not in self._left_out:
+            log.error(
+                "cannot copy group %r to ZooKeeper, trying again when it changes: %s: %s",
+                *(group_id, type(error).__name__, error),
+                exc_info=error,
+            )
+        self._left_out.add(group_id)
 
     def _tree(self, state: ShardState, group_id: str) -> dict[str, bytes]:
         group = state.groups.get(group_id)

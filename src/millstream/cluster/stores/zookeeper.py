@@ -59,13 +59,11 @@ from millstream.cluster.stores.store import (
     UnknownOutcome,
     check_path,
 )
+from millstream.cluster.stores.transaction_size import TRANSACTION_BYTES_MAX, size_bytes
 from millstream.cluster.stores.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
-# ZooKeeper drops a connection that sends more than jute.maxbuffer, a megabyte by default.
-TRANSACTION_BYTES_MAX: Final = 900_000
-_OPERATION_OVERHEAD_BYTES: Final = 100
 # The last of a cluster to be protected, so that it says whether all of it is.
 _PROTECTED_LAST: Final = TOP_PATHS[-1]
 # Reads of `tree` in flight at once; more only wait in kazoo's queue.
@@ -265,7 +263,7 @@ class ZooKeeper:
         for operation in operations:
             check_path(operation.path)
             self._add(transaction, operation)
-            size += _size_bytes(operation)
+            size += size_bytes(operation)
         assert size <= TRANSACTION_BYTES_MAX, f"{size} bytes in one transaction"
         # Shielded: a cancelled caller must not leave an unread response.
         return await asyncio.shield(
@@ -578,11 +576,6 @@ def _settle(future: "asyncio.Future[Any]", done: Any) -> None:
         future.set_result(done.value)
     else:
         future.set_exception(done.exception)
-
-
-def _size_bytes(operation: Operation) -> int:
-    data = operation.data if isinstance(operation, Create | Put) else b""
-    return _OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 
 def _versions(operations: Sequence[Operation], results: Sequence[Any]) -> list[int]:
