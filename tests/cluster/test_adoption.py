@@ -13,7 +13,7 @@ from millstream.cluster.adoption import (
     needs_adoption,
     plan_adoption,
 )
-from millstream.cluster.kraft import METADATA_DIRECTORY
+from millstream.cluster.kraft import METADATA_DIRECTORY, read_kraft_metadata
 from millstream.cluster.metadata import ClusterMetadata, start_alone
 from millstream.cluster.stores.embedded import FILE_NAME
 from millstream.cluster.stores.memory import MemoryTree
@@ -97,6 +97,18 @@ def test_topics_ids_options_and_producer_ids_are_taken_over(directory):
     assert len(image.topics["compacted"].partitions) == 4
     assert controller.effective_config.int("log.retention.ms") == 99999999
     assert asyncio.run(controller.allocate_producer_ids()) == range(1000, 2000)
+
+
+def test_an_option_for_all_nodes_is_not_taken_over_from_one_node(directory, monkeypatch):
+    def with_option(path):
+        found = read_kraft_metadata(path)
+        found.broker_configs[1] = {"min.insync.replicas": "2"}
+        return found
+
+    monkeypatch.setattr("millstream.cluster.adoption.read_kraft_metadata", with_option)
+    plan = plan_adoption(directory, load_config())
+    assert 1 not in plan.metadata.broker_configs
+    assert any("min.insync.replicas has one value for the whole" in line for line in plan.lines)
 
 
 def test_the_first_start_leads_with_a_newer_epoch_than_kafka_did(directory):

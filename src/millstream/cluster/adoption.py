@@ -19,7 +19,12 @@ from millstream.cluster.kraft import METADATA_DIRECTORY, KraftMetadata, read_kra
 from millstream.cluster.state import PartitionState, TopicState
 from millstream.cluster.stores.embedded import FILE_NAME
 from millstream.cluster.stores.store import CoordinationStore, Create, Operation
-from millstream.config import BrokerConfig, broker_config_problem, topic_config_problem
+from millstream.config import (
+    ONLY_FOR_ALL_NODES,
+    BrokerConfig,
+    broker_config_problem,
+    topic_config_problem,
+)
 from millstream.config.files import parse_properties
 from millstream.errors import StartError
 from millstream.model import topic_name_problem
@@ -212,6 +217,8 @@ def _plan_broker_configs(plan: AdoptionPlan, kraft: KraftMetadata) -> None:
         usable = {}
         for name, value in sorted(configs.items()):
             problem = broker_config_problem(name, value)
+            if owner is not None and name in ONLY_FOR_ALL_NODES:
+                problem = f"{name} has one value for the whole cluster"
             if problem is None:
                 usable[name] = value
             else:
