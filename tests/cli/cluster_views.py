@@ -73,6 +73,12 @@ class FakeCluster:
         self._views = list(views)
         self.options: dict[tuple[int, str], dict[str, str]] = {}
 
+    def __enter__(self) -> "FakeCluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     @property
     def view(self) -> ClusterView:
         return self._views[0]

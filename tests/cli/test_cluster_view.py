@@ -1,13 +1,17 @@
 import pytest
 
+from millstream.cli import cluster_view
 from millstream.cli.cluster_view import (
     PartitionView,
     parse_settings,
+    patiently,
     size_text,
     time_text,
     view_of,
 )
-from millstream.cli.failure import CommandFailed
+from millstream.cli.connection import check
+from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from tests.cli.cluster_views import FakeCluster, partition, view
 
@@ -48,3 +52,24 @@ def test_a_move_that_ends_during_the_look_has_ended() -> None:
     [state] = seen.partitions.values()
     assert state.replicas == (1, 3)
     assert not state.is_moving
+
+
+@pytest.mark.parametrize("code", [KafkaCode.NOT_CONTROLLER, KafkaCode.REQUEST_TIMED_OUT])
+def test_a_cluster_that_cannot_now_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, code: KafkaCode
+) -> None:
+    codes = iter([code, code, KafkaCode.NONE])
+    monkeypatch.setattr(cluster_view, "Cluster", lambda _: FakeCluster(view()))
+    monkeypatch.setattr(cluster_view, "_RETRY_PAUSE_SECONDS", 0.0)
+    patiently("h1:9092", lambda _: check(next(codes), "reassignment"))
+    assert next(codes, None) is None
+
+
+def test_a_cluster_that_never_can_is_no_cluster_that_was_not_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_view, "Cluster", lambda _: FakeCluster(view()))
+    monkeypatch.setattr(cluster_view, "_RETRY_SECONDS_MAX", -1.0)
+    with pytest.raises(CommandFailed, match="reassignment: REQUEST_TIMED_OUT") as failed:
+        patiently("h1:9092", lambda _: check(KafkaCode.REQUEST_TIMED_OUT, "reassignment"))
+    assert failed.value.exit_code is ExitCode.FAILED

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from millstream.cli.connection import Cluster, check
-from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.failure import CommandFailed, ExitCode, NotNow
 from millstream.client.blocking import Address
 from millstream.cluster.rebalancing import Placed
 from millstream.errors import KafkaCode
@@ -183,9 +183,14 @@ def patiently(bootstrap: str, look: Callable[[Cluster], T]) -> T:
             with Cluster(bootstrap) as cluster:
                 return look(cluster)
         except CommandFailed as failed:
-            if failed.exit_code is not ExitCode.UNREACHABLE or time.monotonic() > deadline:
+            if not may_pass(failed) or time.monotonic() > deadline:
                 raise
         time.sleep(_RETRY_PAUSE_SECONDS)
+
+
+def may_pass(failed: CommandFailed) -> bool:
+    """Is it worth another try? A node that is away or busy may just be restarting."""
+    return failed.exit_code is ExitCode.UNREACHABLE or isinstance(failed, NotNow)
 
 
 def change_options(

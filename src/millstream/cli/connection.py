@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from millstream.cli.bootstrap import REQUEST_SECONDS_MAX
 from millstream.cli.client_options import security_of_command
-from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.failure import CommandFailed, ExitCode, NotNow
 from millstream.cli.first_contact import CLIENT_ID, open_first
 from millstream.client.blocking import Address, Connection
 from millstream.client.protocol import NEWEST
@@ -28,6 +28,8 @@ M = TypeVar("M", bound=Message)
 _METADATA_VERSION: Final = 9
 _FIND_COORDINATOR_VERSION: Final = 3
 _LOG_DIRS_VERSION: Final = 1
+# The controller has just changed, or ZooKeeper is away.
+NOT_NOW: Final = frozenset({KafkaCode.NOT_CONTROLLER, KafkaCode.REQUEST_TIMED_OUT})
 GROUP_COORDINATOR: Final = 0
 TRANSACTION_COORDINATOR: Final = 1
 
@@ -151,7 +153,12 @@ class Cluster:
 
 
 def check(code: int, subject: str, message: str | None = None) -> None:
-    """Raises CommandFailed where a node answered with an error."""
+    """Raises CommandFailed where a node answered with an error; NotNow if it may soon not."""
     if code != KafkaCode.NONE:
-        name = KafkaCode(code).name
-        raise CommandFailed(f"{subject}: {message} ({name})" if message else f"{subject}: {name}")
+        failed = NotNow if code in NOT_NOW else CommandFailed
+        raise failed(error_text(code, subject, message))
+
+
+def error_text(code: int, subject: str, message: str | None) -> str:
+    name = KafkaCode(code).name
+    return f"{subject}: {message} ({name})" if message else f"{subject}: {name}"

@@ -23,3 +23,7 @@ class CommandFailed(Exception):
     def __init__(self, text: str, *, exit_code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(text)
         self.exit_code = exit_code
+
+
+class NotNow(CommandFailed):
+    """A node answered that it cannot do it at the moment: worth another try."""
