@@ -1,10 +1,12 @@
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
 
-from millstream.cli import cluster_restart
+from millstream.cli import cluster_restart, cluster_view
 from millstream.cli.cluster_restart import (
     _wait_in_sync,
     estimated,
@@ -15,9 +17,9 @@ from millstream.cli.cluster_restart import (
     still_running,
     waited_for,
 )
-from millstream.cli.failure import CommandFailed
+from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.wire.apis.describe_cluster import DescribeClusterBroker
-from tests.cli.cluster_views import broker, partition, view
+from tests.cli.cluster_views import FakeCluster, broker, partition, view
 
 
 def test_the_controller_is_restarted_last() -> None:
@@ -25,6 +27,10 @@ def test_the_controller_is_restarted_last() -> None:
     assert [node.broker_id for node in restart_order(view(), (1, 2))] == [2, 1]
     with pytest.raises(CommandFailed, match="node 7 is not alive"):
         restart_order(view(), (7,))
+
+
+def test_a_node_that_is_named_twice_is_restarted_once() -> None:
+    assert [node.broker_id for node in restart_order(view(), (2, 3, 2))] == [2, 3]
 
 
 def test_a_command_is_filled_word_by_word() -> None:
@@ -57,10 +63,54 @@ def test_a_node_that_was_killed_is_not_back_before_it_answers(
     views = iter([in_sync, lagging, in_sync])
     answers = iter([False, True])
     monkeypatch.setattr(cluster_restart, "_answers", lambda *_: next(answers))
-    monkeypatch.setattr(cluster_restart, "patiently", lambda *_: next(views))
+    monkeypatch.setattr(cluster_restart, "first_look", lambda *_: next(views))
     monkeypatch.setattr(cluster_restart, "_POLL_SECONDS", 0.0)
     _wait_in_sync("h1:9092", broker(3), view(), time.monotonic() + 60)
     assert next(views, None) is None
+
+
+def unreachable() -> CommandFailed:
+    return CommandFailed(
+        "h3:9092 refused the connection. Is a broker running there?",
+        exit_code=ExitCode.UNREACHABLE,
+    )
+
+
+def test_a_restart_waits_while_the_only_bootstrap_address_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it takes: only `--wait` ends it."""
+    seconds = 0.0
+
+    def sleep(_: float) -> None:
+        nonlocal seconds
+        seconds += 30
+
+    def connect(_: str) -> FakeCluster:
+        if seconds < 500:
+            raise unreachable()
+        return FakeCluster(view(partition()))
+
+    clock = SimpleNamespace(monotonic=lambda: seconds, sleep=sleep)
+    monkeypatch.setattr(cluster_restart, "time", clock)
+    monkeypatch.setattr(cluster_view, "time", clock)
+    monkeypatch.setattr(cluster_view, "Cluster", connect)
+    monkeypatch.setattr(cluster_restart, "_answers", lambda *_: seconds >= 500)
+    _wait_in_sync("h3:9092", broker(3), view(), 600.0)
+    assert 500 <= seconds < 600
+
+
+def test_a_restart_that_waited_in_vain_says_which_address_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def connect(_: str) -> NoReturn:
+        raise unreachable()
+
+    monkeypatch.setattr(cluster_view, "Cluster", connect)
+    monkeypatch.setattr(cluster_restart, "_answers", lambda *_: False)
+    with pytest.raises(CommandFailed, match="node 3 is restarting, and h3:9092 does not") as failed:
+        _wait_in_sync("h3:9092", broker(3), view(), time.monotonic() - 1)
+    assert failed.value.exit_code is ExitCode.TIMEOUT
 
 
 def test_a_restart_that_was_ended_goes_on_with_the_nodes_that_are_left() -> None:

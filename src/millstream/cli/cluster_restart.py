@@ -17,7 +17,7 @@ from millstream.cli.cluster_view import (
     ClusterView,
     PartitionView,
     first_look,
-    patiently,
+    may_pass,
     time_text,
     view_of,
 )
@@ -172,7 +172,7 @@ def restart_order(view: ClusterView, only: tuple[int, ...]) -> list[DescribeClus
     unknown = [node for node in only if node not in view.nodes]
     if unknown:
         raise CommandFailed(f"node {unknown[0]} is not alive")
-    chosen = [view.nodes[node] for node in only or sorted(view.nodes)]
+    chosen = [view.nodes[node] for node in dict.fromkeys(only) or sorted(view.nodes)]
     return sorted(chosen, key=lambda node: node.broker_id == view.controller_id)
 
 
@@ -230,12 +230,16 @@ def _wait_in_sync(
             # First: a node that was killed is in sync until the controller notices. When the new
             # process answers, the controller has seen its start.
             answers = answers or _answers(bootstrap, node)
-            view = patiently(bootstrap, view_of)
-            if answers and view.nodes.keys() >= before.nodes.keys() and not out_of_sync(view):
+            view = _look(bootstrap)
+            if view is None:
+                # The bootstrap address may be that of the node itself.
+                what = f"node {node.broker_id} is restarting, and {bootstrap} does not answer yet"
+            elif answers and view.nodes.keys() >= before.nodes.keys() and not out_of_sync(view):
                 return
-            # It may have come back at another address.
-            node = view.nodes.get(node.broker_id, node)
-            what = waited_for(view, node, answers=answers)
+            else:
+                # It may have come back at another address.
+                node = view.nodes.get(node.broker_id, node)
+                what = waited_for(view, node, answers=answers)
             if time.monotonic() > deadline:
                 raise CommandFailed(
                     f"{what}. No other node was restarted. `millstream cluster health` says more",
@@ -245,6 +249,16 @@ def _wait_in_sync(
             time.sleep(_POLL_SECONDS)
     finally:
         progress.stop()
+
+
+def _look(bootstrap: str) -> ClusterView | None:
+    """None if no node answers, or the cluster has no controller."""
+    try:
+        return first_look(bootstrap, view_of)
+    except CommandFailed as failed:
+        if not may_pass(failed):
+            raise
+        return None
 
 
 def _answers(bootstrap: str, node: DescribeClusterBroker) -> bool:
