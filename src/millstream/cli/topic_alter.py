@@ -7,13 +7,14 @@ from millstream.cli.bootstrap import (
     bootstrap_option_beside_config,
     json_option,
 )
-from millstream.cli.cluster_view import TOPIC, parse_settings
+from millstream.cli.cluster_view import TOPIC, controller_of, parse_settings, reassignments
 from millstream.cli.confirming import confirm
 from millstream.cli.connection import Cluster, check
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cli.option_changes import change
 from millstream.cli.output import echo, print_json, print_outcome, print_table
 from millstream.errors import KafkaCode
+from millstream.model import TopicPartition
 from millstream.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from millstream.wire.apis.metadata import MetadataTopic
 
@@ -86,7 +87,7 @@ def add_partitions(topic: str, total: int, yes: bool, as_json: bool, bootstrap: 
                 f"topic {topic} has {present} partitions already; partitions cannot be removed"
             )
         if not as_json:
-            show_growth(found, total)
+            show_growth(found, total, replicas_of_new(cluster, found))
         if not yes:
             question = f"Give {topic} {total} partitions instead of {present}?"
             confirm(f"{question} This cannot be undone.", "adding partitions")
@@ -104,11 +105,21 @@ def add_partitions(topic: str, total: int, yes: bool, as_json: bool, bootstrap: 
     )
 
 
-def show_growth(topic: MetadataTopic, total: int) -> None:
+def replicas_of_new(cluster: Cluster, topic: MetadataTopic) -> int:
+    """As the cluster chooses it: as many as the first partition has, or will have after a move."""
+    first = min(topic.partitions, key=lambda each: each.partition_index)
+    try:
+        moving = reassignments(cluster, controller_of(cluster))
+    except CommandFailed:
+        # Who may extend a topic may not always see moves. It is only a plan.
+        moving = {}
+    _, removing = moving.get(TopicPartition(topic.name or "", first.partition_index), ((), ()))
+    return len(set(first.replica_nodes) - set(removing))
+
+
+def show_growth(topic: MetadataTopic, total: int, replicas: int) -> None:
     """The plan: how many partitions there are now and then, and what that does to keys."""
     present = len(topic.partitions)
-    # As the cluster chooses it: as many as the first partition has.
-    replicas = len(min(topic.partitions, key=lambda each: each.partition_index).replica_nodes)
     print_table(
         ["TOPIC", "NOW", "THEN", "NEW", "REPLICAS-OF-NEW"],
         [(topic.name, present, total, total - present, replicas)],
