@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 from bench import frames
 from bench.parts.groups import OFFSET_COMMIT, commit_frame
 from millstream.broker.broker import Broker
+from millstream.broker.network.connection import Connection
 from millstream.broker.network.replies import Pending
 from millstream.broker.requests.routes import import_handler, served
 from millstream.config import load_config
@@ -72,12 +73,14 @@ def smallest_cpu_us(prepare: Callable[[], Any], calls: list[Callable[[], Any]]) 
 
 
 def _connection() -> Any:
-    return SimpleNamespace(
+    connection = SimpleNamespace(
+        _waits=None,
         client_id=None,
         listener="PLAINTEXT",
         shortcut=None,
         last_request=None,
         is_closed=False,
+        is_reading=True,
         principal=ANONYMOUS,
         address="127.0.0.1",
         client="127.0.0.1",
@@ -85,6 +88,10 @@ def _connection() -> Any:
         is_abandoned=lambda: False,
         hold_memory=lambda size_bytes: lambda: None,
     )
+    # The real ones: each long poll calls both.
+    connection.begin_wait = MethodType(Connection.begin_wait, connection)
+    connection.end_wait = MethodType(Connection.end_wait, connection)
+    return connection
 
 
 def produce_steps(node: Broker, batch: bytes) -> list[tuple[str, Callable[[], Any]]]:

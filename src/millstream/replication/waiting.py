@@ -4,6 +4,11 @@ deletions for the followers."""
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
+
+# A fetch waits no longer, whatever it asks for: its client may be gone without a word. Clients ask
+# for half a second, and give up after 30.
+FETCH_WAIT_MS_MAX: Final = 300_000
 
 
 class FetchWait:

@@ -6,7 +6,9 @@ Covers broker/handlers/fetch.py, broker/requests/repeated_fetches.py, broker/net
 """
 
 import asyncio
+import gc
 import struct
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.handlers import fetch as fetch_handler
+from millstream.broker.network import connection as connection_module
+from millstream.broker.network.connection import IN_FLIGHT_MAX, WAITS_MAX, kept_frame
 from millstream.broker.network.output import SendRange
 from millstream.broker.network.replies import Pending
 from millstream.broker.requests import repeated_fetches
@@ -27,6 +32,7 @@ from millstream.replication.partition import Partition
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
+from millstream.wire.fetch import FetchPartition as DecodedPartition
 from millstream.wire.headers import SIZE_BYTES, RequestHeader, write_request_header
 from tests.broker.handlers.exchanges import batch, values_in
 from tests.support.open_node import OpenNode
@@ -34,6 +40,7 @@ from tests.support.open_node import OpenNode
 VERSION = 16
 PARTITIONS = 3
 LARGE = b"m" * 60_000
+FOREVER = 2**31 - 1
 FETCH = FetchRequest.api.key
 
 
@@ -95,6 +102,7 @@ class Consumer:
         for reply in self.pending:
             done: Any = reply.answer
             await asyncio.wait([done], timeout=20)
+            assert done.done()
             assert reply.finish is not None
             answers.append(joined(reply.finish(done)))
         return answers
@@ -122,6 +130,8 @@ class Consumer:
 
 def _connection() -> Any:
     return SimpleNamespace(
+        begin_wait=lambda wait: None,
+        end_wait=lambda wait: None,
         client_id=None,
         listener="PLAINTEXT",
         principal=ANONYMOUS,
@@ -374,6 +384,147 @@ def test_a_client_that_has_gone_gets_nothing(tmp_path: Path) -> None:
         for reply in consumer.pending:
             assert reply.finish is not None
             assert reply.finish(reply.answer) == []  # type: ignore[arg-type]
+
+    play(tmp_path, scenario)
+
+
+def test_no_wait_is_longer_than_any_client_means_it_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_handler, "FETCH_WAIT_MS_MAX", 5)
+    monkeypatch.setattr(repeated_fetches, "FETCH_WAIT_MS_MAX", 5)
+
+    async def scenario(node: OpenNode) -> None:
+        consumer = Consumer(node, max_wait_ms=FOREVER)
+        consumer.learn()
+        assert consumer.send(consumer.frame({0: 1})) is None
+        [found] = await consumer.same_later()
+        assert (found.error_code, values_in(found)) == (0, [])
+
+    play(tmp_path, scenario)
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    for _ in range(4000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(what)
+
+
+def waiting_at(node: OpenNode, index: int) -> int:
+    return len(partition_of(node, index).fetch_waits.waiting or ())
+
+
+async def send_and_leave(node: OpenNode, frames: list[memoryview], *, waits: int) -> None:
+    """`waits` of the requests wait at partition 0, until their client leaves."""
+    [endpoint] = node.endpoints
+    _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    for frame in frames:
+        writer.write(struct.pack(">i", len(frame)) + frame)
+    await until(lambda: waiting_at(node, 0) == waits, "they wait")
+    writer.close()
+    await writer.wait_closed()
+    await until(lambda: waiting_at(node, 0) == 0, "nobody waits")
+    assert not node.connections
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+@pytest.mark.parametrize("takes_turns", [False, True])
+def test_the_waits_of_a_client_end_when_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: int, takes_turns: bool
+) -> None:
+    """The third of the same takes the shortcut, unless partitions are read in turns."""
+    if takes_turns:
+        monkeypatch.setattr(fetch_handler, "_PARTITIONS_AT_ONCE_MAX", 0)
+        monkeypatch.setattr(fetch_handler, "_PARTITIONS_COMPARED_MAX", 0)
+
+    async def scenario(node: OpenNode) -> None:
+        consumer = Consumer(node, max_wait_ms=FOREVER, min_bytes=FOREVER)
+        frames = [consumer.frame({0: 1, 1: 1}) for _ in range(requests)]
+        await send_and_leave(node, frames, waits=requests)
+
+    play(tmp_path, scenario)
+
+
+def test_the_wait_of_a_large_request_ends_when_its_client_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is read from that client, and its frame is in no memory while it waits."""
+    monkeypatch.setattr(connection_module, "_LOOK_SECONDS", 0.01)
+    kept: list[weakref.ref[memoryview]] = []
+
+    def keep(frame: memoryview) -> memoryview:
+        copied = kept_frame(frame)
+        kept.append(weakref.ref(copied))
+        return copied
+
+    monkeypatch.setattr(fetch_handler, "kept_frame", keep)
+
+    async def scenario(node: OpenNode) -> None:
+        consumer = Consumer(node, max_wait_ms=FOREVER, min_bytes=FOREVER)
+        frame = consumer.frame([wanted(0, 1)] * 3000)
+        leaving = asyncio.create_task(send_and_leave(node, [frame], waits=1))
+        await until(lambda: waiting_at(node, 0) == 1, "it waits")
+        assert [each() for each in kept] == [None]
+        assert node._server.memory.held_bytes == 0
+        await leaving
+
+    play(tmp_path, scenario)
+
+
+def test_what_a_large_request_repeats_is_not_kept_while_it_waits(tmp_path: Path) -> None:
+    async def scenario(node: OpenNode) -> None:
+        consumer = Consumer(node, max_wait_ms=FOREVER, min_bytes=FOREVER)
+        [endpoint] = node.endpoints
+        _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+        frame = consumer.frame([wanted(0, 1)] * 3000)
+        writer.write(struct.pack(">i", len(frame)) + frame)
+        await until(lambda: waiting_at(node, 0) == 1, "it waits")
+        await until(lambda: _instances_of(DecodedPartition) < 100, "the repetitions are freed")
+        assert waiting_at(node, 0) == 1
+        [connection] = node.connections
+        connection.close()
+        await until(lambda: waiting_at(node, 0) == 0, "nobody waits")
+        writer.close()
+
+    play(tmp_path, scenario)
+
+
+def _instances_of(kind: type) -> int:
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
+def test_of_one_client_only_a_few_requests_wait_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_LOOK_SECONDS", 0.01)
+
+    async def scenario(node: OpenNode) -> None:
+        consumer = Consumer(node, max_wait_ms=FOREVER, min_bytes=FOREVER)
+        frames = [consumer.frame({0: 1}) for _ in range(IN_FLIGHT_MAX)]
+        await send_and_leave(node, frames, waits=WAITS_MAX)
+
+    play(tmp_path, scenario)
+
+
+def test_those_behind_the_few_that_wait_are_answered_after_them(tmp_path: Path) -> None:
+    async def scenario(node: OpenNode) -> None:
+        consumer = Consumer(node, max_wait_ms=FOREVER)
+        [endpoint] = node.endpoints
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+        for _ in range(2 * WAITS_MAX):
+            frame = consumer.frame({0: 1})
+            writer.write(struct.pack(">i", len(frame)) + frame)
+        await until(lambda: waiting_at(node, 0) == WAITS_MAX, "they wait")
+        append(node, 0, b"a")
+        for number in range(1, 2 * WAITS_MAX + 1):
+            [size] = struct.unpack(">i", await reader.readexactly(4))
+            answer = await reader.readexactly(size)
+            assert struct.unpack_from(">i", answer)[0] == number
+        [connection] = node.connections
+        assert connection._waits == set()
+        writer.close()
 
     play(tmp_path, scenario)
 

@@ -585,6 +585,66 @@ def test_a_client_that_leaves_is_forgotten_without_a_word(
     assert not caplog.records
 
 
+class News:
+    """What a request waits for."""
+
+    def __init__(self) -> None:
+        self._awake = asyncio.Event()
+        self.wake = self._awake.set
+        self.until_awake = self._awake.wait
+
+    @property
+    def is_awake(self) -> bool:
+        return self._awake.is_set()
+
+
+def test_waits_end_with_their_client() -> None:
+    async def test() -> None:
+        client = Client(Host())
+        over, waiting, late = News(), News(), News()
+        for each in (over, waiting):
+            client.connection.begin_wait(each)
+        client.connection.end_wait(over)
+        await client.settle()
+        assert not waiting.is_awake
+        client.sock.close()
+        await client.settle()
+        assert client.connection.is_closed
+        client.connection.begin_wait(late)
+        client.connection.end_wait(late)
+        assert (over.is_awake, waiting.is_awake, late.is_awake) == (False, True, True)
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_held_back_first", [False, True])
+def test_a_client_that_leaves_while_nothing_is_read_is_noticed_if_it_waits(
+    monkeypatch: pytest.MonkeyPatch, is_held_back_first: bool
+) -> None:
+    monkeypatch.setattr(connection_module, "_LOOK_SECONDS", 0.001)
+
+    async def test() -> None:
+        host = Host()
+        client, news = Client(host), News()
+        if not is_held_back_first:
+            client.connection.begin_wait(news)
+        await client.send(frame(b"gate 0001") + frame(b"behind it"))
+        await client.settle()
+        assert not client.connection.is_reading
+        if is_held_back_first:
+            client.connection.begin_wait(news)
+        # It is looked several times.
+        await asyncio.sleep(0.01)
+        assert not news.is_awake
+        client.sock.close()
+        await news.until_awake()
+        assert client.connection.is_closed
+        assert host.seen == [b"gate 0001"]
+        host.waits[b"gate 0001"].set_result(None)
+
+    run(test)
+
+
 def test_large_frames_wait_for_memory_and_all_get_through() -> None:
     async def test() -> None:
         host = Host(request_bytes_max=250_000)

@@ -1,10 +1,10 @@
 """Fetch (1), versions 4-18: batches from the files, straight to the socket.
 
 Answers at once when `min_bytes` are available, something is wrong, or the request is empty;
-otherwise waits for records until `max_wait_ms`. The first batch of the first partition with records
-is always sent whole, whatever the limits: otherwise a consumer could never get past a large record.
-Beyond it the limits of bytes hold, and the last batch of a partition may be cut, as with Kafka;
-clients ignore the part and fetch it again.
+otherwise waits for records until `max_wait_ms`, or until the client leaves. The first batch of the
+first partition with records is always sent whole, whatever the limits: otherwise a consumer could
+never get past a large record. Beyond it the limits of bytes hold, and the last batch of a partition
+may be cut, as with Kafka; clients ignore the part and fetch it again.
 """
 
 import asyncio
@@ -38,7 +38,13 @@ from millstream.broker.security.quota_use import ClientQuotas
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_LEADER_EPOCH, NO_TOPIC_ID
 from millstream.replication.partition import Partition
-from millstream.replication.waiting import FetchWait, FetchWaits, add_to_all, remove_from_all
+from millstream.replication.waiting import (
+    FETCH_WAIT_MS_MAX,
+    FetchWait,
+    FetchWaits,
+    add_to_all,
+    remove_from_all,
+)
 from millstream.security.quotas import FETCH
 from millstream.storage.log import FileRange
 from millstream.wire.cursor import Cursor
@@ -109,13 +115,20 @@ async def _handle_large(parts: Parts, request: Request, cursor: Cursor, size_byt
     try:
         async with turns.large_request(request):
             stop_if_abandoned(request)
-            body = await turns.in_thread(partial(read_fetch_request, cursor, request.version))
+            read = partial(read_fetch_request, cursor, request.version)
+            # The frame does not count any more when it is read, so nothing may refer to it then.
+            del cursor
+            body = await turns.in_thread(read)
+            del read
     finally:
         release()
     try:
-        return await settled(_handle(parts, request, body))
+        answer = _handle(parts, request, body)
     finally:
-        turns.free_soon(request, body)
+        # What the fetch goes on with is not all that was named.
+        turns.free_soon(request, body.topics, body.forgotten)
+        body.topics, body.forgotten = [], []
+    return await settled(answer)
 
 
 def _handle(parts: Parts, request: Request, body: FetchRequest) -> Pieces | Pending:
@@ -349,7 +362,9 @@ class _Fetch:
         """Done at once if what was read, and has arrived since the wait began, is enough."""
         self._wait.arrived(size_bytes)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._body.max_wait_ms / 1000, self._wait.wake)
+        seconds = min(self._body.max_wait_ms, FETCH_WAIT_MS_MAX) / 1000
+        self._timer = loop.call_later(seconds, self._wait.wake)
+        self._request.connection.begin_wait(self._wait)
         return self._wait.future
 
     def _all_waits(self) -> list[FetchWaits]:
@@ -370,10 +385,17 @@ class _Fetch:
         if self._timer is not None:
             self._timer.cancel()
         remove_from_all(self._watched, self._wait)
+        self._request.connection.end_wait(self._wait)
+
+    def stop_if_abandoned(self) -> None:
+        stop_if_abandoned(self._request)
 
     def end_long(self) -> None:
         """It takes no more turns."""
-        self._parts.turns.long_answers.end(self._request)
+        turns = self._parts.turns
+        turns.long_answers.end(self._request)
+        if not self._is_incremental:
+            turns.free_soon(self._request, self._partitions)
 
     def finish(self, _: "asyncio.Future[None]") -> Pieces:
         """The wait is over."""
@@ -420,6 +442,7 @@ async def _answer_many(fetch: _Fetch) -> Pieces:
         reads, size_bytes = await fetch.read_in_turns()
         if not fetch.has_enough(reads, size_bytes):
             await fetch.wait_for_more(size_bytes)
+            fetch.stop_if_abandoned()
             reads, _ = await fetch.read_in_turns()
         return fetch.answer(reads)
     finally:

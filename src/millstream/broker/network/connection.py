@@ -40,6 +40,9 @@ SHARED_BUFFER_BYTES: Final = (1 << 20) + (1 << 16)
 # Requests of one client whose replies are not sent yet. Kafka's clients keep at most a
 # handful in flight; a client that replays may keep more, and TCP makes it wait.
 IN_FLIGHT_MAX: Final = 512
+# Of those, requests that wait for news (`begin_wait`). Each append looks at all that wait at its
+# partition. Kafka serves one request of a connection at a time, and consumers send no more.
+WAITS_MAX: Final = 16
 # Beyond this, we stop reading from a client that does not read its replies.
 OUTPUT_BYTES_MAX: Final = 64 << 20
 # The same for replies in memory, without ranges of files: small requests may have large replies,
@@ -47,6 +50,8 @@ OUTPUT_BYTES_MAX: Final = 64 << 20
 OUTPUT_MEMORY_MAX: Final = 256 << 10
 # The other side sends nothing more; where the system cannot say that, it tells of errors.
 _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
+# How often it is looked whether a client that is not read has left, while its requests wait.
+_LOOK_SECONDS: Final = 1.0
 # How long a client may take to read the reply after which its connection is closed.
 _LAST_REPLY_SECONDS_MAX: Final = 1.0
 _INT: Final = struct.Struct("i")
@@ -70,6 +75,14 @@ def kept_writable_frame(frame: memoryview) -> memoryview:
 
 
 Answer = Callable[["Connection", memoryview], Pieces | Pending]
+
+
+class Wait(Protocol):
+    """Something that a request waits for, longer than its client may stay."""
+
+    def wake(self) -> None:
+        """End the wait now; what has waited goes on later."""
+        ...
 
 
 class ConnectionHost(Host, Protocol):
@@ -106,6 +119,7 @@ class Connection:
 
     __slots__ = (
         "_host",
+        "_is_looking",
         "_is_receiving",
         "_loop",
         "_partial",
@@ -113,6 +127,7 @@ class Connection:
         "_replies",
         "_rests",
         "_sender",
+        "_waits",
         "_wake_bytes",
         "address",
         "answer",
@@ -176,7 +191,10 @@ class Connection:
         self._wake_bytes = 1
         self._replies: ReplyQueue | None = None
         self._sender: Sender | None = None
+        self._waits: set[Wait] | None = None
         self._is_receiving = False
+        # Will it soon be looked whether the client has left?
+        self._is_looking = False
         # Reasons to rest: it has had its turn, or has exceeded a quota.
         self._rests = 0
         self.is_closed = False
@@ -376,6 +394,39 @@ class Connection:
         poller.register(self.sock, _HUNG_UP)
         return bool(poller.poll(0))
 
+    # -- requests that wait -----------------------------------------------------------
+
+    def begin_wait(self, wait: Wait) -> None:
+        """Wake it when the client leaves, or now if it has left. `end_wait` has to follow."""
+        if self.is_closed:
+            wait.wake()
+            return
+        if self._waits is None:
+            self._waits = {wait}
+        else:
+            self._waits.add(wait)
+        if not self.is_reading:
+            self._look_soon()
+
+    def end_wait(self, wait: Wait) -> None:
+        if self._waits is not None:
+            self._waits.discard(wait)
+
+    def _look_soon(self) -> None:
+        """While nothing is read, nobody reports that the client has left."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_later(_LOOK_SECONDS, self._close_if_abandoned)
+
+    def _close_if_abandoned(self) -> None:
+        self._is_looking = False
+        if self.is_closed or self.is_reading or not self._waits:
+            return
+        if self.is_abandoned():
+            self.close()
+        else:
+            self._look_soon()
+
     # -- what a client may send --------------------------------------------------------
 
     def identify(self, principal: Principal) -> None:
@@ -421,6 +472,9 @@ class Connection:
         replies = self._replies
         if replies is not None and (replies.gates or len(replies) >= IN_FLIGHT_MAX):
             return True
+        waits = self._waits
+        if waits and len(waits) >= WAITS_MAX:
+            return True
         sender = self._sender
         if sender is None:
             return False
@@ -434,6 +488,8 @@ class Connection:
             if self.is_reading:
                 self.is_reading = False
                 self._registration.pause()
+                if self._waits:
+                    self._look_soon()
         elif not self.is_reading:
             self.is_reading = True
             if self._partial is not None:
@@ -571,6 +627,9 @@ class Connection:
         self.sock.close()
         if self._replies is not None:
             self._replies.clear()
+        waits, self._waits = self._waits, None
+        for wait in waits or ():
+            wait.wake()
         self._drop_partial()
         self.shortcut = self.last_request = None
         self._host.forget(self)

@@ -18,7 +18,12 @@ from millstream.broker.requests.request import Request
 from millstream.errors import KafkaError
 from millstream.model import NO_LEADER_EPOCH
 from millstream.replication.partition import Partition
-from millstream.replication.waiting import FetchWait, add_to_all, remove_from_all
+from millstream.replication.waiting import (
+    FETCH_WAIT_MS_MAX,
+    FetchWait,
+    add_to_all,
+    remove_from_all,
+)
 from millstream.storage.log import FileRange
 from millstream.wire.apis import fetch as messages
 from millstream.wire.fetch import READ_COMMITTED, FetchRequest
@@ -136,7 +141,7 @@ class _RepeatedFetches:
 
     @property
     def max_wait_seconds(self) -> float:
-        return self._repeated.body.max_wait_ms / 1000
+        return min(self._repeated.body.max_wait_ms, FETCH_WAIT_MS_MAX) / 1000
 
     def read_after_wait(
         self,
@@ -247,6 +252,7 @@ class _LongPoll:
         nothing."""
         wait = self._wait
         add_to_all(self._waits, wait)
+        self._connection.begin_wait(wait)
         self._timer = asyncio.get_running_loop().call_later(
             self._fetches.max_wait_seconds, wait.wake
         )
@@ -255,6 +261,7 @@ class _LongPoll:
     def _finish(self, _: "asyncio.Future[None]") -> Pieces:
         self._timer.cancel()
         remove_from_all(self._waits, self._wait)
+        self._connection.end_wait(self._wait)
         if self._connection.is_closed:
             return []
         return self._fetches.read_after_wait(
