@@ -28,26 +28,29 @@ _FIRST_WAIT_MS: Final = {"kafka-python": 150}
 def handle(
     groups: GroupCoordinators, permissions: Permissions, request: Request, body: JoinGroupRequest
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+    member_id = body.member_id
+
     def show(reply: JoinReply) -> JoinGroupResponse:
         return _answer(reply, request.version)
 
     def refuse(error: KafkaError) -> JoinGroupResponse:
-        return _answer(JoinReply(error.code, member_id=body.member_id), request.version)
+        # Without `body`: its metadata are parts of the frame, and the answer may take minutes.
+        return _answer(JoinReply(error.code, member_id=member_id), request.version)
 
     try:
         permissions.require(request, ResourceType.GROUP, body.group_id)
         # Before the metadata is copied: it may be larger than a member's may be.
         size_bytes = protocols_bytes((p.name, p.metadata) for p in body.protocols)
         size_bytes += optional_texts_bytes(
-            body.member_id, body.group_instance_id, request.header.client_id
+            member_id, body.group_instance_id, request.header.client_id
         )
         caller = Caller(request.connection.client, request.client_host)
-        groups.admit_member(body.group_id, caller, size_bytes, member_id=body.member_id)
+        groups.admit_member(body.group_id, caller, size_bytes, member_id=member_id)
     except KafkaError as error:
         return refuse(error)
     join = JoinRequest(
         group_id=body.group_id,
-        member_id=body.member_id,
+        member_id=member_id,
         instance_id=body.group_instance_id,
         client_id=request.header.client_id or "",
         client_host=request.client_host,

@@ -1,6 +1,6 @@
 """PushTelemetry (72), version 0: keeps the newest values of a client's metrics."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,10 @@ from millstream.broker.requests.turns import Turns
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import Codec
 from millstream.wire.apis.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from millstream.wire.otlp import ReadMetrics
+
+# Each connection has one push in memory: in line for the thread, hundreds would fill it.
+HOLDS_NEXT_REQUEST = True
 
 
 def handle(
@@ -41,7 +45,15 @@ def handle(
     # What nobody asked for is not read.
     if not body.metrics or not client.wanted.metrics:
         return PushTelemetryResponse(error_code=KafkaCode.NONE)
-    return _keep(node, telemetry, turns, request, client, body, push.size_bytes_max)
+    read = partial(
+        read_payload,
+        # A copy, because the frame may be larger than what is allowed of metrics.
+        bytes(body.metrics),
+        Codec(body.compression_type),
+        limit_bytes=push.size_bytes_max,
+        each=turns.pace(request),
+    )
+    return _keep(node, telemetry, turns, request, client, read, push.size_bytes)
 
 
 async def _keep(
@@ -50,20 +62,17 @@ async def _keep(
     turns: Turns,
     request: Request,
     client: ClientInstance,
-    body: PushTelemetryRequest,
-    limit_bytes: int,
+    read: Callable[[], ReadMetrics],
+    size_bytes: int,
 ) -> PushTelemetryResponse:
-    """Reads the metrics in a thread: a hundred of them take some milliseconds."""
-    read = partial(
-        read_payload,
-        body.metrics,
-        Codec(body.compression_type),
-        limit_bytes=limit_bytes,
-        each=turns.pace(request),
-    )
+    """`read` goes to a thread: a hundred metrics take some milliseconds. What it reads has so many
+    bytes, which count as received until then."""
+    release = request.connection.hold_memory(size_bytes)
     try:
         metrics = await turns.in_thread(read)
     except KafkaError as error:
         return PushTelemetryResponse(error_code=error.code)
+    finally:
+        release()
     telemetry.end_push(client, metrics, node.now_ms())
     return PushTelemetryResponse(error_code=KafkaCode.NONE)
