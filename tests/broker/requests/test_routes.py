@@ -105,6 +105,7 @@ def test_behaviour_is_stated_by_the_handlers() -> None:
         "alter_client_quotas",
         "delete_acls",
         "unregister_broker",
+        "push_telemetry",
     }
 
 
