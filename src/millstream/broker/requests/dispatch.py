@@ -217,7 +217,10 @@ class Dispatcher:
         await asyncio.shield(importing)
         if connection.is_closed:
             return []
-        return await settled(self.dispatch(connection, frame))
+        answer = self.dispatch(connection, frame)
+        # It may take minutes, and this name alone would keep the bytes of the request.
+        del frame
+        return await settled(answer)
 
     def _add_route(self, one: Listed) -> Route:
         api = served_api(one.key)
