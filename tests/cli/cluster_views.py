@@ -72,6 +72,8 @@ class FakeCluster:
     def __init__(self, *views: ClusterView) -> None:
         self._views = list(views)
         self.options: dict[tuple[int, str], dict[str, str]] = {}
+        # Why moves are not started or cancelled.
+        self.refusals: dict[TopicPartition, KafkaCode] = {}
 
     def __enter__(self) -> "FakeCluster":
         return self
@@ -103,6 +105,9 @@ class FakeCluster:
                 for name in topics
             ],
         )
+
+    def partition_sizes(self) -> dict[TopicPartition, int]:
+        return {}
 
     def live_nodes(self) -> list[DescribeClusterBroker]:
         return list(self.view.nodes.values())
@@ -157,9 +162,7 @@ class FakeCluster:
     def _reassigned(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Nothing changes; what does not move cannot be cancelled."""
-        moving = {one.where for one in self.view.partitions.values() if one.is_moving}
-        idle = KafkaCode.NO_REASSIGNMENT_IN_PROGRESS
+        """Moves never begin; those that are cancelled end at once."""
         return AlterPartitionReassignmentsResponse(
             error_code=0,
             error_message=None,
@@ -169,10 +172,9 @@ class FakeCluster:
                     partitions=[
                         ReassignedPartition(
                             partition_index=one.partition_index,
-                            error_code=0
-                            if one.replicas
-                            or TopicPartition(topic.name, one.partition_index) in moving
-                            else idle,
+                            error_code=self._reassign(
+                                TopicPartition(topic.name, one.partition_index), one.replicas
+                            ),
                             error_message=None,
                         )
                         for one in topic.partitions
@@ -181,6 +183,17 @@ class FakeCluster:
                 for topic in request.topics
             ],
         )
+
+    def _reassign(self, where: TopicPartition, replicas: list[int] | None) -> KafkaCode:
+        if where in self.refusals:
+            return self.refusals[where]
+        state = self.view.partitions.get(where)
+        if replicas is None:
+            if state is None or not state.is_moving:
+                return KafkaCode.NO_REASSIGNMENT_IN_PROGRESS
+            undone = PartitionView(where, state.leader, state.before, state.before)
+            self.view.partitions[where] = undone
+        return KafkaCode.NONE
 
     def _described(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(

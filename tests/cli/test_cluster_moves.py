@@ -13,6 +13,7 @@ from millstream.cli.cluster_moves import (
 )
 from millstream.cli.failure import CommandFailed, ExitCode
 from millstream.cluster.rebalancing import Move
+from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
 from millstream.wire.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from tests.cli.cluster_views import FakeCluster, partition, view
@@ -77,7 +78,10 @@ def test_a_move_that_has_ended_is_not_cancelled() -> None:
     moving = partition(0, replicas=(1, 3, 2), adding=(3,), removing=(2,))
     cluster = FakeCluster(view(moving, partition(1)))
     ended = TopicPartition("t", 1)
-    assert cancel_moves(cluster, [MOVE.where, ended]) == {ended}
+    refusals = cancel_moves(cluster, [MOVE.where, ended])
+    assert {where: one.code for where, one in refusals.items()} == {
+        ended: KafkaCode.NO_REASSIGNMENT_IN_PROGRESS
+    }
 
 
 def test_a_move_that_could_not_be_started_is_started_in_the_next_step() -> None:
@@ -106,6 +110,56 @@ def test_a_move_waits_for_a_node_that_is_restarting() -> None:
     assert (one.pending, one.active) == ([], {REORDER.where: REORDER})
 
 
+def two_pending() -> tuple[Running, FakeCluster]:
+    """Only one moves at a time."""
+    moves = [REORDER, Move(TopicPartition("t", 1), (1, 2, 3), (3, 2, 1), 0)]
+    cluster = FakeCluster(view(partition(0), partition(1)))
+    return Running("h1:9092", moves, Pace(1, 1), pending=list(moves)), cluster
+
+
+def test_a_pending_move_of_a_topic_that_was_deleted_holds_up_no_others() -> None:
+    one, cluster = two_pending()
+    del cluster.view.partitions[REORDER.where]
+    one.step(cluster)
+    assert (one.pending, list(one.active)) == ([], [TopicPartition("t", 1)])
+    with pytest.raises(CommandFailed, match=r"as that of t-0: somebody .* deleted the topic"):
+        one.check_undone()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaCode.REQUEST_TIMED_OUT,
+        KafkaCode.NOT_CONTROLLER,
+        KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+        KafkaCode.INVALID_REPLICA_ASSIGNMENT,
+    ],
+)
+def test_a_move_that_cannot_start_now_starts_later_and_holds_up_no_others(code: KafkaCode) -> None:
+    one, cluster = two_pending()
+    cluster.refusals[REORDER.where] = code
+    one.step(cluster)
+    assert one.active == {}
+    assert one.refused == {REORDER.where: code.name}
+    one.step(cluster)
+    assert list(one.active) == [TopicPartition("t", 1)]
+    one.active.clear()
+    cluster.refusals.clear()
+    one.step(cluster)
+    assert (one.pending, list(one.active)) == ([], [REORDER.where])
+    assert (one.refused, one.undone) == ({}, {})
+
+
+def test_a_move_that_the_cluster_refuses_is_left_out_and_reported() -> None:
+    one, cluster = two_pending()
+    cluster.refusals[REORDER.where] = KafkaCode.INVALID_REPLICATION_FACTOR
+    one.step(cluster)
+    one.step(cluster)
+    assert (one.pending, list(one.active)) == ([], [TopicPartition("t", 1)])
+    with pytest.raises(CommandFailed, match="as that of t-0: INVALID_REPLICATION_FACTOR"):
+        one.check_undone()
+
+
 def running() -> Running:
     """`MOVE` has begun."""
     return Running("h1:9092", [MOVE], PACE, active={MOVE.where: MOVE})
@@ -116,7 +170,7 @@ def test_a_move_is_done_when_its_replicas_are_as_planned() -> None:
     one.settle(view(partition(replicas=(1, 3, 2), adding=(3,), removing=(2,))), 10.0)
     assert one.active
     one.settle(view(partition(replicas=(1, 3))), 11.0)
-    assert (one.active, one.undone, one.done_bytes) == ({}, [], MOVE.copied_bytes)
+    assert (one.active, one.undone, one.done_bytes) == ({}, {}, MOVE.copied_bytes)
 
 
 def test_a_node_that_has_not_heard_of_the_end_is_asked_again() -> None:
@@ -124,7 +178,7 @@ def test_a_node_that_has_not_heard_of_the_end_is_asked_again() -> None:
     one.settle(view(partition(replicas=(1, 3, 2))), 10.0)
     assert one.active
     one.settle(view(partition(replicas=(1, 3))), 10.0 + SETTLED_SECONDS)
-    assert one.undone == []
+    assert one.undone == {}
 
 
 @pytest.mark.parametrize("seen", [view(), view(partition(replicas=(1, 2)))])
@@ -132,7 +186,7 @@ def test_a_move_that_somebody_undid_is_reported(seen) -> None:
     one = running()
     one.settle(seen, 10.0)
     one.settle(seen, 10.0 + SETTLED_SECONDS)
-    assert (one.active, one.undone) == ({}, [MOVE.where])
+    assert (one.active, list(one.undone)) == ({}, [MOVE.where])
     with pytest.raises(CommandFailed, match="1 move did not end as planned, as that of t-0"):
         one.check_undone()
 

@@ -44,6 +44,13 @@ def test_a_throttle_names_who_sends_and_who_receives() -> None:
     }
 
 
+def test_a_topic_that_was_deleted_after_the_plan_is_not_throttled() -> None:
+    cluster = FakeCluster(view(partition(0, replicas=(1, 2))))
+    set_throttle(cluster, [Move(TopicPartition("gone", 0), (1, 2), (1, 3), 100), MOVE], 5000)
+    assert (TOPIC, "gone") not in cluster.options
+    assert cluster.options[TOPIC, "t"]
+
+
 def test_other_moves_of_the_topic_stay_throttled() -> None:
     seen = view(
         partition(0, replicas=(1, 2)),

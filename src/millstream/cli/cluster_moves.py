@@ -27,8 +27,8 @@ from millstream.cli.cluster_view import (
     view_of,
 )
 from millstream.cli.confirming import confirm
-from millstream.cli.connection import Cluster, check
-from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.connection import NOT_NOW, Cluster, check, error_text
+from millstream.cli.failure import CommandFailed
 from millstream.cli.output import JsonValue, counted, echo, joined, print_table
 from millstream.cli.progress import Progress
 from millstream.cluster.rebalancing import Move
@@ -47,6 +47,12 @@ STUCK_SECONDS: Final = 20.0
 # Nodes of Apache Kafka hear of the end of a move a moment after the controller.
 SETTLED_SECONDS: Final = 3.0
 _PREFERRED: Final = 0
+# The next look shows what has changed meanwhile: the topic was deleted, or a node has died.
+_NOT_YET: Final = NOT_NOW | {
+    KafkaCode.INVALID_REPLICA_ASSIGNMENT,
+    KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+_INTERFERED: Final = "somebody cancelled it, moved it elsewhere or deleted the topic"
 _SHOWN_MAX: Final = 30
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -139,16 +145,24 @@ def carry_out(
     try:
         summary = running.run()
     except KeyboardInterrupt:
-        echo(
-            f"\nmillstream: stopped watching. {counted(len(running.active), 'move')} in progress"
-            " continue, throttled. Run the command again to continue, or"
-            " `millstream cluster reassign --cancel` to undo them",
-            err=True,
-        )
+        _say_unwatched(running)
+        raise
+    except CommandFailed:
+        if running.active:
+            _say_unwatched(running)
         raise
     if not as_json:
         echo(summary, err=True)
     running.check_undone()
+
+
+def _say_unwatched(running: "Running") -> None:
+    echo(
+        f"\nmillstream: stopped watching. {counted(len(running.active), 'move')} in progress"
+        " continue, throttled. Run the command again to continue, or"
+        " `millstream cluster reassign --cancel` to undo them",
+        err=True,
+    )
 
 
 def remove_leftovers(bootstrap: str) -> None:
@@ -181,8 +195,10 @@ class Running:
     # What is not started yet, in order.
     pending: list[Move] = field(default_factory=list)
     active: dict[TopicPartition, Move] = field(default_factory=dict)
-    # Partitions that somebody else moved back or elsewhere, or deleted.
-    undone: list[TopicPartition] = field(default_factory=list)
+    # Why partitions are not where they should be: mostly, somebody else interfered.
+    undone: dict[TopicPartition, str] = field(default_factory=dict)
+    # What the cluster said of moves that it could not start yet.
+    refused: dict[TopicPartition, str] = field(default_factory=dict)
     done_bytes: int = 0
     # What an earlier run of the command had copied when this one looked first, and when that was.
     _first_bytes: int = -1
@@ -218,12 +234,12 @@ class Running:
         return f"moved {moved}, {size_text(copied)} copied in {time_text(seconds)}"
 
     def check_undone(self) -> None:
-        """Raises CommandFailed if somebody interfered with the moves."""
+        """Raises CommandFailed if the cluster refused moves, or somebody interfered with them."""
         if self.undone:
+            where, reason = next(iter(self.undone.items()))
             raise CommandFailed(
                 f"{counted(len(self.undone), 'move')} did not end as planned, as that of"
-                f" {self.undone[0]}: somebody cancelled it, moved it elsewhere or deleted the"
-                " topic. Run the command again to plan again"
+                f" {where}: {reason}. Run the command again to plan again"
             )
 
     def step(self, cluster: Cluster) -> int:
@@ -234,19 +250,41 @@ class Running:
             before = [move for move in self.moves if view.is_moving(move.where)]
             self.begin_estimate(_arrived_bytes(cluster, view, before), now)
         self.settle(view, now)
+        self._start(cluster, self._ready(view))
+        return _arrived_bytes(cluster, view, self.active.values())
+
+    def _ready(self, view: ClusterView) -> list[Move]:
+        """What may start now. Those that were refused come last, so they hold up no others."""
         room = max(self.pace.at_once - len(self.active), 0)
         # The cluster refuses a node that is not alive; it may just be restarting.
         ready = [move for move in self.pending if view.nodes.keys() >= set(move.after)]
-        starting = ready[:room]
-        if starting:
-            start_moves(cluster, starting)
-            # Only now: if the controller has just died, the next step starts them.
-            self.pending = [move for move in self.pending if move not in starting]
-            self.active.update({move.where: move for move in starting})
-        return _arrived_bytes(cluster, view, self.active.values())
+        return sorted(ready, key=lambda move: move.where in self.refused)[:room]
+
+    def _start(self, cluster: Cluster, starting: Sequence[Move]) -> None:
+        """One that cannot start yet stays pending; one that never can is left out."""
+        if not starting:
+            return
+        # If the controller has just died, this raises, and the next step starts them.
+        refusals = start_moves(cluster, starting)
+        for move in starting:
+            refusal = refusals.get(move.where)
+            if refusal is not None and refusal.code in _NOT_YET:
+                self.refused[move.where] = refusal.reason
+                continue
+            self.pending.remove(move)
+            self.refused.pop(move.where, None)
+            if refusal is None:
+                self.active[move.where] = move
+            else:
+                self.undone[move.where] = refusal.reason
 
     def settle(self, view: ClusterView, now: float) -> None:
-        """Take out what has ended."""
+        """Take out what has ended, and what cannot begin."""
+        for move in list(self.pending):
+            if move.where not in view.partitions:
+                self.pending.remove(move)
+                self.refused.pop(move.where, None)
+                self.undone[move.where] = _INTERFERED
         for where, move in list(self.active.items()):
             state = view.partitions.get(where)
             if state is not None and state.is_moving:
@@ -256,7 +294,7 @@ class Running:
                 self.done_bytes += move.copied_bytes
             elif now - self._ended_at.setdefault(where, now) >= SETTLED_SECONDS:
                 del self.active[where]
-                self.undone.append(where)
+                self.undone[where] = _INTERFERED
 
     def _set_throttle(self, cluster: Cluster) -> None:
         set_throttle(cluster, self.moves, self.pace.bytes_per_second)
@@ -287,7 +325,9 @@ class Running:
         elif now - self._progressed_at > STUCK_SECONDS:
             self._progressed_at = now
             view = patiently(self.bootstrap, view_of)
-            for reason in explained(view, self.active.values() or self.pending, self.pace):
+            reasons = explained(view, self.active.values() or self.pending, self.pace)
+            refused = [f"{where} cannot start: {said}" for where, said in self.refused.items()]
+            for reason in [*reasons, *refused[:1]]:
                 echo(f"millstream: waiting: {reason}", err=True)
 
 
@@ -337,19 +377,29 @@ def _reason(view: ClusterView, move: Move, state: PartitionView | None, pace: Pa
 # -- requests -------------------------------------------------------------------------------
 
 
-def start_moves(cluster: Cluster, moves: Iterable[Move]) -> None:
-    _alter(cluster, {move.where: list(move.after) for move in moves})
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the move of one partition was not started, or not cancelled."""
+
+    code: KafkaCode
+    reason: str
 
 
-def cancel_moves(cluster: Cluster, places: Iterable[TopicPartition]) -> Collection[TopicPartition]:
-    """Returns those that have ended in the meantime, and were not undone."""
+def start_moves(cluster: Cluster, moves: Iterable[Move]) -> dict[TopicPartition, Refusal]:
+    """Returns the refused ones. The others have started."""
+    return _alter(cluster, {move.where: list(move.after) for move in moves})
+
+
+def cancel_moves(
+    cluster: Cluster, places: Iterable[TopicPartition]
+) -> dict[TopicPartition, Refusal]:
+    """Returns the refused ones. The others are cancelled."""
     return _alter(cluster, dict.fromkeys(places))
 
 
 def _alter(
     cluster: Cluster, wanted: Mapping[TopicPartition, list[int] | None]
-) -> set[TopicPartition]:
-    """Returns the partitions that were not moving, so that nothing could be cancelled."""
+) -> dict[TopicPartition, Refusal]:
     topics: dict[str, list[ReassignablePartition]] = {}
     for where, replicas in wanted.items():
         topics.setdefault(where.topic, []).append(
@@ -360,20 +410,14 @@ def _alter(
     )
     answer = cluster.ask(controller_of(cluster), request)
     check(answer.error_code, "reassignment", answer.error_message)
-    idle = set()
+    refused: dict[TopicPartition, Refusal] = {}
     for topic in answer.responses:
         for one in topic.partitions:
-            if one.error_code == KafkaCode.NO_REASSIGNMENT_IN_PROGRESS:
-                idle.add(TopicPartition(topic.name, one.partition_index))
-            elif one.error_code == KafkaCode.INVALID_REPLICA_ASSIGNMENT:
-                # A node has died since the last look: worth another one.
-                raise CommandFailed(
-                    f"{topic.name}-{one.partition_index}: {one.error_message}",
-                    exit_code=ExitCode.UNREACHABLE,
-                )
-            else:
-                check(one.error_code, f"{topic.name}-{one.partition_index}", one.error_message)
-    return idle
+            if one.error_code != KafkaCode.NONE:
+                where = TopicPartition(topic.name, one.partition_index)
+                reason = error_text(one.error_code, one.error_message)
+                refused[where] = Refusal(KafkaCode(one.error_code), reason)
+    return refused
 
 
 def elect_preferred(cluster: Cluster, moves: Iterable[Move]) -> None:

@@ -1,8 +1,10 @@
 """`millstream cluster reassign`: move partitions by hand, from a file, or back."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -18,8 +20,8 @@ from millstream.cli.cluster_moves import (
 from millstream.cli.cluster_throttle import remove_unused_throttle
 from millstream.cli.cluster_view import ClusterView, first_look, patiently, view_of
 from millstream.cli.confirming import confirm
-from millstream.cli.connection import Cluster
-from millstream.cli.failure import CommandFailed, ExitCode
+from millstream.cli.connection import NOT_NOW, Cluster
+from millstream.cli.failure import CommandFailed, ExitCode, NotNow
 from millstream.cli.output import (
     counted,
     echo,
@@ -29,7 +31,11 @@ from millstream.cli.output import (
     print_table,
 )
 from millstream.cluster.rebalancing import Move
+from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
+
+# There is nothing to cancel any more.
+_ENDED: Final = (KafkaCode.NO_REASSIGNMENT_IN_PROGRESS, KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @click.command()
@@ -75,10 +81,7 @@ def reassign(
     view, sizes = first_look(bootstrap, lambda c: (view_of(c), c.partition_sizes()))
     if cancel:
         named = list(plan) if plan is not None else _named(view, places)
-        undone = _cancel(bootstrap, view, named, yes=yes, as_json=as_json)
-        done = f"cancelled the move of {counted(len(undone), 'partition')}"
-        text = done if undone else "nothing is moving"
-        print_outcome(text, moves_as_json(undone), as_json=as_json)
+        _cancel(bootstrap, view, named, yes=yes, as_json=as_json)
         return
     wanted = plan
     if wanted is None:
@@ -111,33 +114,77 @@ def check_usage(
 
 def _cancel(
     bootstrap: str, view: ClusterView, places: list[TopicPartition], *, yes: bool, as_json: bool
-) -> list[Move]:
-    """The moves that are undone now: from the replicas they had to the planned ones."""
+) -> None:
+    """Raises CommandFailed for moves that cannot be cancelled, when the others are."""
     states = [view.partitions[where] for where in places if where in view.partitions]
     moving = [Move(one.where, one.before, one.target, 0) for one in states if one.is_moving]
     if not moving:
         remove_leftovers(bootstrap)
-        return []
+        print_outcome("nothing is moving", [], as_json=as_json)
+        return
     if not as_json:
         show_cancelled(moving)
     if not yes:
         confirm(f"Cancel the move of {counted(len(moving), 'partition')}?", "cancelling moves")
-    ended: Collection[TopicPartition] = ()
-    is_first = True
+    cancelling = Cancelling([one.where for one in moving])
+    try:
+        patiently(bootstrap, cancelling.step)
+    except NotNow as failed:
+        cancelling.give_up(str(failed))
+    patiently(bootstrap, remove_unused_throttle)
+    if cancelling.ended:
+        count = counted(len(cancelling.ended), "move")
+        first = min(cancelling.ended)
+        echo(f"millstream: {count} had ended already, as that of {first}", err=True)
+    others = cancelling.ended | cancelling.refused.keys()
+    undone = [move for move in moving if move.where not in others]
+    done = f"cancelled the move of {counted(len(undone), 'partition')}"
+    print_outcome(done, moves_as_json(undone), as_json=as_json)
+    cancelling.check()
 
-    def undo(cluster: Cluster) -> None:
-        nonlocal ended, is_first
-        was_first, is_first = is_first, False
-        idle = cancel_moves(cluster, [one.where for one in moving])
-        # A repeated request finds that the first one was carried out.
-        ended = idle if was_first else ()
-        remove_unused_throttle(cluster)
 
-    patiently(bootstrap, undo)
-    if ended:
-        count = counted(len(ended), "move")
-        echo(f"millstream: {count} had ended already, as that of {min(ended)}", err=True)
-    return [move for move in moving if move.where not in ended]
+@dataclass(slots=True)
+class Cancelling:
+    """Moves that are being cancelled: one that cannot be holds up no others."""
+
+    # Those without a final answer.
+    left: list[TopicPartition]
+    # Those that nobody had to cancel any more.
+    ended: set[TopicPartition] = field(default_factory=set)
+    # Those that cannot be cancelled, and why.
+    refused: dict[TopicPartition, str] = field(default_factory=dict)
+    _is_repeated: bool = False
+
+    def step(self, cluster: Cluster) -> None:
+        """Raises NotNow if some have to be asked for again."""
+        is_repeated, self._is_repeated = self._is_repeated, True
+        refusals = cancel_moves(cluster, self.left)
+        self.left = [where for where, one in refusals.items() if one.code in NOT_NOW]
+        for where, refusal in refusals.items():
+            if refusal.code in _ENDED:
+                # A repeated request finds that the first one was carried out.
+                if not is_repeated:
+                    self.ended.add(where)
+            elif where not in self.left:
+                self.refused[where] = refusal.reason
+        if self.left:
+            raise NotNow(refusals[self.left[0]].reason)
+
+    def give_up(self, reason: str) -> None:
+        """The cluster could not cancel the rest for too long."""
+        self.refused.update(dict.fromkeys(self.left, reason))
+
+    def check(self) -> None:
+        """Raises CommandFailed for what was not cancelled."""
+        if not self.refused:
+            return
+        where, reason = next(iter(self.refused.items()))
+        count = len(self.refused)
+        others = f"; nor can {counted(count - 1, 'other move')}" if count > 1 else ""
+        raise CommandFailed(
+            f"the move of {where} cannot be cancelled: {reason}{others}. What is not cancelled goes"
+            " on: let it end, or cancel it again later"
+        )
 
 
 def show_cancelled(moves: Sequence[Move]) -> None:

@@ -28,8 +28,13 @@ _ALL: Final = "*"
 
 
 def set_throttle(cluster: Cluster, moves: Sequence[Move], bytes_per_second: int) -> None:
-    lists = throttled_replicas(view_of(cluster), moves)
+    view = view_of(cluster)
+    # One that was deleted since the plan was made has no options.
+    existing = {where.topic for where in view.partitions}
+    lists = throttled_replicas(view, moves)
     for topic, (leaders, followers) in sorted(lists.items()):
+        if topic not in existing:
+            continue
         values = dict(zip(_LISTS, (leaders, followers), strict=True))
         change_options(cluster, TOPIC, topic, values)
     copying = [move for move in moves if move.added]

@@ -156,9 +156,10 @@ def check(code: int, subject: str, message: str | None = None) -> None:
     """Raises CommandFailed where a node answered with an error; NotNow if it may soon not."""
     if code != KafkaCode.NONE:
         failed = NotNow if code in NOT_NOW else CommandFailed
-        raise failed(error_text(code, subject, message))
+        raise failed(f"{subject}: {error_text(code, message)}")
 
 
-def error_text(code: int, subject: str, message: str | None) -> str:
+def error_text(code: int, message: str | None) -> str:
+    """What a node said about an error, and the error's name in Kafka."""
     name = KafkaCode(code).name
-    return f"{subject}: {message} ({name})" if message else f"{subject}: {name}"
+    return f"{message} ({name})" if message else name
