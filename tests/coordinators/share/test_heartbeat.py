@@ -3,6 +3,7 @@
 Covers coordinators/share/heartbeat.py, coordinators/share/group.py, coordinators/share/admin.py.
 """
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ from millstream.coordinators.share import admin
 from millstream.coordinators.share import heartbeat as protocol
 from millstream.coordinators.share.group import ShareGroup
 from millstream.errors import KafkaCode, KafkaError
-from tests.coordinators.world import GROUP, World, refused, topic_id
+from tests.coordinators.steps import steps
+from tests.coordinators.world import GROUP, World, image_of, refused, topic_id
 
 ORDERS = topic_id(0)
 PAYMENTS = topic_id(1)
@@ -144,6 +146,82 @@ def test_the_size_of_a_group_is_limited() -> None:
     for number in range(world.settings.share_members_max):
         world.share_beat(f"m{number}", 0)
     assert refused(lambda: world.share_beat("one more", 0)) is KafkaCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_the_names_of_all_members_together_are_limited() -> None:
+    world = World(checks_replay=False)
+    names = tuple(f"t{number}" for number in range(5_000))
+    for number in range(10):
+        world.share_beat(f"m{number}", 0, topics=names)
+    code = KafkaCode.GROUP_MAX_SIZE_REACHED
+    assert refused(lambda: world.share_beat("one more", 0)) is code
+    # Members that are there may read something else, but not more.
+    epoch = world.sharers().members["m1"].current.epoch
+    epoch = world.share_beat("m1", epoch, topics=("u", *names[1:])).epoch
+    epoch = world.share_beat("m1", epoch, topics=("orders",)).epoch
+    world.share_beat("one more", 0, topics=names[1:])
+    assert refused(lambda: world.share_beat("m1", epoch, topics=names[:2])) is code
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_all_members_read_is_as_counted_anew(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(image=image_of(a=2, b=1, c=3), checks_replay=False)
+    world.share_beat("m0", 0, topics=("a",))
+    for _ in range(80):
+        member_id, action = f"m{chance.randrange(5)}", chance.random()
+        members = world.sharers().members
+        topics = tuple(chance.sample("abcde", chance.randint(1, 3)))
+        if action < 0.1:
+            world.restart()
+        elif action < 0.2:
+            world.set_topics(**{name: chance.randint(1, 3) for name in chance.sample("abcde", 3)})
+        elif action < 0.35 and member_id in members:
+            world.share_beat(member_id, -1)
+        else:
+            epoch = members[member_id].current.epoch if member_id in members else 0
+            changes = {"topics": topics} if epoch == 0 or action < 0.6 else {}
+            begin = world.share_beat(member_id, epoch, **changes).to_initialize
+            if begin and chance.random() < 0.8:
+                initialize(world, begin)
+        check_what_is_read(world)
+    world.check_replay()
+
+
+def check_what_is_read(world: World) -> None:
+    group = world.sharers()
+    subscriptions = [member.stored.topics for member in group.members.values()]
+    assert group.subscriptions.names() == {name for names in subscriptions for name in names}
+    assert group.subscriptions.all_names == sum(map(len, subscriptions))
+    for member_id, member in group.members.items():
+        # Nothing that is read is left out by what was noted before.
+        begin = world.share_beat(member_id, member.current.epoch).to_initialize
+        unbegun = {
+            topic.topic_id
+            for names in subscriptions
+            for name in names
+            if (topic := world.image.topics.get(name)) is not None
+            and not covers_all(group.topics.initialized.get(topic.topic_id), len(topic.partitions))
+        }
+        assert begin.keys() <= unbegun <= begin.keys() | group.initializing_until_ms.keys()
+
+
+def covers_all(known: SharedTopic | None, count: int) -> bool:
+    return known is not None and {*range(count)} <= {*known.partitions}
+
+
+def test_a_heartbeat_does_not_read_the_names_of_all_members() -> None:
+    def turns(count: int) -> int:
+        world = World(checks_replay=False)
+        names = tuple(f"t{number}" for number in range(count))
+        for member_id in ("m1", "m2"):
+            epoch = world.share_beat(member_id, 0, topics=("orders", *names)).epoch
+        initialize(world, world.sharers().topics.initializing)
+        for _ in range(2):
+            epoch = world.share_beat("m2", epoch).epoch
+        return steps(lambda: world.share_beat("m2", epoch))
+
+    assert turns(1_000) == turns(10)
 
 
 def test_a_group_may_have_its_own_timeouts() -> None:

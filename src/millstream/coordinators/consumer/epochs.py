@@ -6,12 +6,10 @@
 All records of a step are one batch: a crash leaves all of them or none.
 """
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from millstream.cluster.state import ClusterImage
 from millstream.coordinators.codecs.changes import (
     Assignment,
     Change,
@@ -36,6 +34,7 @@ from millstream.coordinators.consumer.group import (
 )
 from millstream.coordinators.consumer.pattern import PatternMatch
 from millstream.coordinators.consumer.reconcile import reconcile
+from millstream.coordinators.consumer.subscriptions import topics_hash
 from millstream.coordinators.decision import Decision, Env
 from millstream.lazy_dataclass import dataclass
 
@@ -219,16 +218,6 @@ def _match_pattern(group: ConsumerGroup, draft: _Draft, news: News, env: Env) ->
     draft.patterns[pattern] = matched
     draft.records.append(PatternChange(group.group_id, pattern, matched))
     return True
-
-
-def topics_hash(names: Iterable[str], image: ClusterImage) -> int:
-    """Changes when one of the topics is created, deleted, recreated or grows. Never 0."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name in sorted(names):
-        topic = image.topics.get(name)
-        if topic is not None:
-            digest.update(f"{name} {topic.topic_id} {len(topic.partitions)}\n".encode())
-    return int.from_bytes(digest.digest(), "big", signed=True) or 1
 
 
 # -- the target -----------------------------------------------------------------------

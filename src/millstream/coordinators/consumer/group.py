@@ -8,6 +8,7 @@ target; a member's epoch is the one that its assignment has reached.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -185,4 +186,6 @@ def covers(assignment: Assignment, other: Assignment) -> bool:
 def sorted_assignment(partitions: Mapping[UUID, Iterable[int]]) -> Assignment:
     """The canonical form of an assignment: sorted, and without topics that have no partitions."""
     cleaned = {topic_id: tuple(sorted(found)) for topic_id, found in partitions.items()}
-    return {topic_id: cleaned[topic_id] for topic_id in sorted(cleaned) if cleaned[topic_id]}
+    # By number: that is how ids compare, but in Python, which takes ten times as long.
+    ordered = sorted(cleaned, key=attrgetter("int"))
+    return {topic_id: cleaned[topic_id] for topic_id in ordered if cleaned[topic_id]}

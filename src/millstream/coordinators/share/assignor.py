@@ -8,13 +8,18 @@ partitions than members, each partition has one.
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from operator import attrgetter
+from typing import Final
 from uuid import UUID
 
 from millstream.coordinators.codecs.changes import Assignment
 from millstream.coordinators.consumer.group import sorted_assignment
 from millstream.lazy_dataclass import dataclass
 
-_Partition = tuple[UUID, int]
+# Partitions by topic.
+_Load = dict[UUID, list[int]]
+# As topic ids compare, which is slow.
+_IN_ORDER: Final = attrgetter("int")
 
 
 @dataclass(slots=True)
@@ -30,64 +35,84 @@ def assign_simple(
 ) -> dict[str, Assignment]:
     """`partitions` are those that may be assigned, by topic."""
     ordered = sorted(members, key=lambda member: member.member_id)
-    loads: dict[str, set[_Partition]] = {member.member_id: set() for member in ordered}
-    if len({member.topic_ids.intersection(partitions) for member in ordered}) == 1:
-        _share(ordered, partitions, ordered[0].topic_ids.intersection(partitions), loads)
-    else:
-        # If they read different topics, each topic is shared by those who read it.
-        for topic_id in sorted(partitions):
-            readers = [member for member in ordered if topic_id in member.topic_ids]
-            if readers:
-                _share(readers, partitions, (topic_id,), loads)
-    return {member_id: _by_topic(load) for member_id, load in loads.items()}
+    loads: dict[str, _Load] = {member.member_id: {} for member in ordered}
+    # Members mostly read the same topics: look at a subscription once.
+    read = {topic_ids: topic_ids.intersection(partitions) for topic_ids in _different(ordered)}
+    if len(set(read.values())) == 1:
+        _share(ordered, partitions, read[ordered[0].topic_ids], loads)
+        return {member_id: sorted_assignment(load) for member_id, load in loads.items()}
+    # If they read different topics, each topic is shared by those who read it.
+    readers: dict[UUID, list[SharingMember]] = {}
+    for member in ordered:
+        for topic_id in read[member.topic_ids]:
+            readers.setdefault(topic_id, []).append(member)
+    for topic_id, members_of_it in readers.items():
+        _share(members_of_it, partitions, (topic_id,), loads)
+    return {member_id: sorted_assignment(load) for member_id, load in loads.items()}
+
+
+def _different(members: Iterable[SharingMember]) -> set[frozenset[UUID]]:
+    return {member.topic_ids for member in members}
 
 
 def _share(
     members: Sequence[SharingMember],
     numbers: Mapping[UUID, Sequence[int]],
     topics: Iterable[UUID],
-    loads: dict[str, set[_Partition]],
+    loads: dict[str, _Load],
 ) -> None:
     """Give each member its share of these topics, on top of what it has of others."""
-    topic_ids = sorted(topics)
+    topic_ids = sorted(topics, key=_IN_ORDER)
     partitions = [(topic_id, n) for topic_id in topic_ids for n in sorted(numbers[topic_id])]
     if not partitions:
         return
+    if len(partitions) == 1:
+        # All share it.
+        [(topic_id, n)] = partitions
+        for member in members:
+            loads[member.member_id][topic_id] = [n]
+        return
     # So many members per partition; the places are divided evenly among the members.
     sharing = -(-len(members) // len(partitions))
-    places = dict.fromkeys(partitions, sharing)
+    # Below, a partition is its position in `partitions`.
+    places = [sharing] * len(partitions)
+    positions: dict[UUID, dict[int, int]] = {topic_id: {} for topic_id in topic_ids}
+    for position, (topic_id, n) in enumerate(partitions):
+        positions[topic_id][n] = position
     total = sharing * len(partitions)
-    missing: dict[str, int] = {}
+    shares: list[set[int]] = []
+    missing: list[int] = []
+    start = 0
     for number, member in enumerate(members):
-        share = _up(total * (number + 1), len(members)) - _up(total * number, len(members))
-        kept = [one for one in _had(member, topic_ids) if places.get(one, 0) > 0][:share]
+        end = _up(total * (number + 1), len(members))
+        kept = [one for one in _had(member, positions) if places[one] > 0][: end - start]
         for one in kept:
             places[one] -= 1
-        loads[member.member_id].update(kept)
-        missing[member.member_id] = share - len(kept)
+        shares.append(set(kept))
+        missing.append(end - start - len(kept))
+        start = end
     # Those with most places first: no partition stays without a member.
-    free = [(-places[one], number) for number, one in enumerate(partitions) if places[one] > 0]
+    free = [(-left, one) for one, left in enumerate(places) if left > 0]
     heapq.heapify(free)
-    for member_id, count in missing.items():
-        _fill(loads[member_id], count, partitions, free)
+    for member, share, count in zip(members, shares, missing, strict=True):
+        _fill(share, count, free)
+        load = loads[member.member_id]
+        for one in share:
+            topic_id, n = partitions[one]
+            load.setdefault(topic_id, []).append(n)
 
 
-def _fill(
-    load: set[_Partition],
-    count: int,
-    partitions: Sequence[_Partition],
-    free: list[tuple[int, int]],
-) -> None:
+def _fill(share: set[int], count: int, free: list[tuple[int, int]]) -> None:
     """Add up to `count` partitions from the heap, each at most once."""
     again = []
     while count > 0 and free:
-        places, number = heapq.heappop(free)
-        if partitions[number] not in load:
-            load.add(partitions[number])
+        places, one = heapq.heappop(free)
+        if one not in share:
+            share.add(one)
             count -= 1
             places += 1
         if places < 0:
-            again.append((places, number))
+            again.append((places, one))
     for entry in again:
         heapq.heappush(free, entry)
 
@@ -96,12 +121,11 @@ def _up(amount: int, parts: int) -> int:
     return -(-amount // parts)
 
 
-def _had(member: SharingMember, topic_ids: Iterable[UUID]) -> list[_Partition]:
-    return [(topic_id, n) for topic_id in topic_ids for n in member.previous.get(topic_id, ())]
-
-
-def _by_topic(load: set[_Partition]) -> Assignment:
-    partitions: dict[UUID, list[int]] = {}
-    for topic_id, number in load:
-        partitions.setdefault(topic_id, []).append(number)
-    return sorted_assignment(partitions)
+def _had(member: SharingMember, positions: Mapping[UUID, Mapping[int, int]]) -> list[int]:
+    """In the order of topics."""
+    return [
+        position
+        for topic_id, of_topic in positions.items()
+        for n in member.previous.get(topic_id, ())
+        if (position := of_topic.get(n)) is not None
+    ]

@@ -19,6 +19,7 @@ from millstream.coordinators.codecs.changes import (
     SharedTopics,
     StoredShareMember,
 )
+from millstream.coordinators.consumer.subscriptions import Subscription, Subscriptions
 from millstream.coordinators.sizes import share_member_bytes, shared_topics_bytes
 from millstream.lazy_dataclass import dataclass
 
@@ -31,6 +32,7 @@ class ShareMember:
     current: ShareAssignment = field(default_factory=lambda: ShareAssignment(0, 0, {}))
     # What `stored` takes.
     size_bytes: int = 0
+    subscription: Subscription | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -48,6 +50,15 @@ class ShareGroup:
     # until when (uptime) the share coordinator may take to begin the partitions of a topic.
     topics_version_seen: int = -1
     initializing_until_ms: dict[UUID, int] = field(default_factory=dict)
+    # What the members read.
+    subscriptions: Subscriptions = field(default_factory=Subscriptions, repr=False, compare=False)
+    # The last answers to what every heartbeat asks, and what they depended on: the topics of which
+    # not all partitions are begun, and whether all that are begun are assigned.
+    unbegun: list[str] = field(default_factory=list)
+    unbegun_seen: tuple[int, int, int] | None = None
+    assigned_seen: tuple[int, int, int, int] | None = None
+    # Grows with `topics`.
+    _topics_set: int = 0
     # Only in a replay: assignments whose members' records are still to come, as compaction keeps
     # the later record of a member that has changed its subscription.
     _early: dict[str, ShareAssignment] = field(default_factory=dict)
@@ -56,8 +67,9 @@ class ShareGroup:
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
 
-    def subscribed_topics(self) -> set[str]:
-        return {name for member in self.members.values() for name in member.stored.topics}
+    def versions(self, topics_version: int) -> tuple[int, int, int]:
+        """What the share partitions that this group needs depend on."""
+        return (topics_version, self.subscriptions.version, self._topics_set)
 
     def set_member(self, member_id: str, stored: StoredShareMember) -> None:
         known = self.members.get(member_id)
@@ -68,14 +80,21 @@ class ShareGroup:
         else:
             known.stored = stored
         known.size_bytes = share_member_bytes(stored)
+        if known.subscription is None or known.subscription.names != stored.topics:
+            before, known.subscription = known.subscription, self.subscriptions.add(stored.topics)
+            if before is not None:
+                self.subscriptions.remove(before)
 
     def set_topics(self, topics: SharedTopics) -> None:
         self.topics = topics
+        self._topics_set += 1
         self.topics_bytes = shared_topics_bytes(topics)
 
     def remove_member(self, member_id: str) -> None:
-        self.members.pop(member_id, None)
+        member = self.members.pop(member_id, None)
         self._early.pop(member_id, None)
+        if member is not None and member.subscription is not None:
+            self.subscriptions.remove(member.subscription)
 
     def set_current(self, member_id: str, current: ShareAssignment) -> None:
         known = self.members.get(member_id)

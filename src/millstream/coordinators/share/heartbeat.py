@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Any, Final
 from uuid import UUID
 
-from millstream.cluster.state import ClusterImage
+from millstream.cluster.state import TopicState
 from millstream.coordinators.codecs.changes import (
     Assignment,
     Change,
@@ -26,9 +26,9 @@ from millstream.coordinators.codecs.changes import (
     StoredShareMember,
     StoredTarget,
 )
-from millstream.coordinators.consumer.epochs import topics_hash
 from millstream.coordinators.consumer.group import JOINING_EPOCH, LEAVING_EPOCH
 from millstream.coordinators.consumer.heartbeat import TOPIC_NAMES_MAX
+from millstream.coordinators.consumer.subscriptions import Difference, topic_ids
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.coordinators.share.assignor import SharingMember, assign_simple
 from millstream.coordinators.share.group import ShareGroup, ShareMember, merged, without
@@ -37,6 +37,9 @@ from millstream.lazy_dataclass import dataclass
 
 # While a group settles, members report often, so that they learn of new partitions quickly.
 _SHORTEST_INTERVAL_MS: Final = 50
+# That all members of a group name together. Where they read different topics, each of them gets a
+# partition of each of its topics, and all of that is computed while nobody else is served.
+_GROUP_NAMES_MAX: Final = 50_000
 
 
 @dataclass(slots=True)
@@ -94,22 +97,25 @@ def heartbeat(
     known = _known_member(group, request, env)
     decision: Decision[ShareHeartbeatReply] = Decision()
     stored = _stored(request, known)
+    _check_room(group, known, stored)
     members = {member_id: member.stored for member_id, member in group.members.items()}
     members[request.member_id] = stored
     if known is None or known.stored != stored:
         change = ShareMemberChange(group.group_id, request.member_id, stored)
         decision.records.append(change)
     is_changed = known is None or known.stored.topics != stored.topics
-    epoch = _next_epoch(group, members, env, decision, is_changed=is_changed)
+    difference = _difference(group, known, stored, is_changed=is_changed)
+    epoch = _next_epoch(group, difference, env, decision, is_changed=is_changed)
     target, target_epoch = group.target, group.target_epoch
     if epoch > target_epoch:
         target, target_epoch = _new_target(group, members, env, epoch, decision), epoch
     before = known.current if known is not None else ShareAssignment(JOINING_EPOCH, 0, {})
-    after = _next_assignment(before, target.get(request.member_id, {}), target_epoch, stored, env)
+    wanted = _topic_ids(known, stored, env)
+    after = _next_assignment(before, target.get(request.member_id, {}), target_epoch, wanted)
     if known is None or after != before:
         current = ShareCurrentMemberChange(group.group_id, request.member_id, after)
         decision.records.append(current)
-    to_initialize = _begin_partitions(group, members, env, decision)
+    to_initialize = _begin_partitions(group, difference, env, decision)
     _keep_alive(group, request.member_id, env, decision)
     is_told = request.epoch == JOINING_EPOCH or request.topics is not None
     decision.reply = ShareHeartbeatReply(
@@ -149,6 +155,26 @@ def _known_member(
     return known
 
 
+def _check_room(group: ShareGroup, known: ShareMember | None, stored: StoredShareMember) -> None:
+    """Raises KafkaError."""
+    grown = len(stored.topics) - (0 if known is None else len(known.stored.topics))
+    if grown > 0 and group.subscriptions.all_names + grown > _GROUP_NAMES_MAX:
+        raise KafkaError(
+            KafkaCode.GROUP_MAX_SIZE_REACHED,
+            f"The members of the group would subscribe to more than {_GROUP_NAMES_MAX:,} names "
+            "together. Divide the topics among several groups.",
+        )
+
+
+def _difference(
+    group: ShareGroup, known: ShareMember | None, stored: StoredShareMember, *, is_changed: bool
+) -> Difference:
+    if not is_changed:
+        return Difference()
+    less = [] if known is None else [known.stored.topics]
+    return group.subscriptions.difference(less, [stored.topics])
+
+
 def _stored(request: ShareHeartbeatRequest, known: ShareMember | None) -> StoredShareMember:
     base = known.stored if known is not None else StoredShareMember(None, "", "", ())
     return StoredShareMember(
@@ -164,20 +190,21 @@ def _stored(request: ShareHeartbeatRequest, known: ShareMember | None) -> Stored
 
 def _next_epoch(
     group: ShareGroup,
-    members: dict[str, StoredShareMember],
+    difference: Difference,
     env: Env,
     decision: Decision[Any],
     *,
     is_changed: bool,
 ) -> int:
     """The group's epoch after this step."""
-    is_changed |= group.epoch == group.target_epoch and _is_assignment_due(group, env)
+    if not is_changed and group.epoch == group.target_epoch:
+        is_changed = _is_assignment_due(group, env)
     if not is_changed and group.topics_version_seen == env.topics_version:
         return group.epoch
-    group.topics_version_seen = env.topics_version
-    names = {name for stored in members.values() for name in stored.topics}
-    metadata_hash = topics_hash(names, env.image)
+    metadata_hash = group.subscriptions.topics_hash(difference, env.image, env.topics_version)
     if not is_changed and metadata_hash == group.metadata_hash:
+        # Not before: if the record below cannot be written, the next heartbeat must look again.
+        group.topics_version_seen = env.topics_version
         return group.epoch
     stored_group = StoredConsumerGroup(group.epoch + 1, metadata_hash)
     decision.records.append(ShareGroupChange(group.group_id, stored_group))
@@ -186,17 +213,22 @@ def _next_epoch(
 
 def _is_assignment_due(group: ShareGroup, env: Env) -> bool:
     """Has the share coordinator begun partitions that nobody is assigned yet?"""
-    names = group.subscribed_topics()
+    versions = (*group.versions(env.topics_version), group.target_epoch)
+    if group.assigned_seen == versions:
+        return False
     assigned: dict[UUID, set[int]] = {}
     for assignment in group.target.values():
         for topic_id, numbers in assignment.items():
             assigned.setdefault(topic_id, set()).update(numbers)
-    return any(
-        topic.name in names and assigned.get(topic_id, set()) != set(topic.partitions)
+    is_due = any(
+        topic.name in group.subscriptions and assigned.get(topic_id, set()) != set(topic.partitions)
         for topic_id, topic in group.topics.initialized.items()
         # A topic that was deleted in the meantime is never assigned.
         if topic_id in env.image.topics_by_id
     )
+    if not is_due:
+        group.assigned_seen = versions
+    return is_due
 
 
 def _new_target(
@@ -213,7 +245,11 @@ def _new_target(
     }
     target = assign_simple(
         [
-            SharingMember(member_id, _topic_ids(stored, env.image), group.target.get(member_id, {}))
+            SharingMember(
+                member_id,
+                _topic_ids(group.members.get(member_id), stored, env),
+                group.target.get(member_id, {}),
+            )
             for member_id, stored in members.items()
         ],
         partitions,
@@ -226,18 +262,19 @@ def _new_target(
     return target
 
 
-def _topic_ids(stored: StoredShareMember, image: ClusterImage) -> frozenset[UUID]:
-    return frozenset(image.topics[name].topic_id for name in stored.topics if name in image.topics)
+def _topic_ids(known: ShareMember | None, stored: StoredShareMember, env: Env) -> frozenset[UUID]:
+    """The topics that a member reads after the step, in which its subscription may change."""
+    if known is None or known.subscription is None or known.stored.topics != stored.topics:
+        return topic_ids(stored.topics, env.image)
+    return known.subscription.topic_ids(env.image, env.topics_version)
 
 
 def _next_assignment(
     before: ShareAssignment,
     target: Assignment,
     target_epoch: int,
-    stored: StoredShareMember,
-    env: Env,
+    wanted: frozenset[UUID],
 ) -> ShareAssignment:
-    wanted = _topic_ids(stored, env.image)
     assigned = {topic_id: numbers for topic_id, numbers in target.items() if topic_id in wanted}
     if before.epoch == target_epoch:
         return replace(before, assigned=assigned)
@@ -263,22 +300,14 @@ def own_setting_ms(group: ShareGroup, name: str, env: Env, default_ms: int) -> i
 
 
 def _begin_partitions(
-    group: ShareGroup,
-    members: dict[str, StoredShareMember],
-    env: Env,
-    decision: Decision[Any],
+    group: ShareGroup, difference: Difference, env: Env, decision: Decision[Any]
 ) -> dict[UUID, SharedTopic]:
     """Partitions that members read and that the share coordinator does not have yet."""
     found: dict[UUID, SharedTopic] = {}
-    for name in sorted({name for stored in members.values() for name in stored.topics}):
-        topic = env.image.topics.get(name)
-        if topic is None:
-            continue
-        known = group.topics.initialized.get(topic.topic_id)
-        missing = set(range(len(topic.partitions))) - {*(known.partitions if known else ())}
-        is_asked = group.initializing_until_ms.get(topic.topic_id, 0) > env.uptime_ms
-        if missing and not is_asked:
-            found[topic.topic_id] = SharedTopic(name, tuple(sorted(missing)))
+    for name in sorted(_unbegun_topics(group, difference, env)):
+        topic = env.image.topics[name]
+        if group.initializing_until_ms.get(topic.topic_id, 0) <= env.uptime_ms:
+            found[topic.topic_id] = SharedTopic(name, tuple(sorted(_unbegun(group, topic))))
     if found:
         until_ms = env.uptime_ms + env.settings.share_initialize_retry_ms
         group.initializing_until_ms.update(dict.fromkeys(found, until_ms))
@@ -290,6 +319,23 @@ def _begin_partitions(
         if topics != group.topics:
             decision.records.append(SharePartitionsChange(group.group_id, topics))
     return found
+
+
+def _unbegun_topics(group: ShareGroup, difference: Difference, env: Env) -> list[str]:
+    """Those that are read after the step. Most heartbeats find that there are none."""
+    topics = env.image.topics
+    versions = group.versions(env.topics_version)
+    if group.unbegun_seen != versions:
+        names = group.subscriptions.existing(Difference(), env.image)
+        group.unbegun = [name for name in names if _unbegun(group, topics[name])]
+        group.unbegun_seen = versions
+    come = [name for name in difference.come if name in topics and _unbegun(group, topics[name])]
+    return [name for name in group.unbegun if name not in difference.gone] + come
+
+
+def _unbegun(group: ShareGroup, topic: TopicState) -> set[int]:
+    known = group.topics.initialized.get(topic.topic_id)
+    return set(range(len(topic.partitions))) - {*(known.partitions if known else ())}
 
 
 def initialized(
@@ -333,19 +379,13 @@ def leave(
 
 
 def remove(group: ShareGroup, member_id: str, env: Env, decision: Decision[Any]) -> None:
-    names = {
-        name
-        for each, member in group.members.items()
-        if each != member_id
-        for name in member.stored.topics
-    }
+    difference = group.subscriptions.difference([group.members[member_id].stored.topics], [])
+    metadata_hash = group.subscriptions.topics_hash(difference, env.image, env.topics_version)
     records: list[Change] = [
         ShareCurrentMemberChange(group.group_id, member_id, None),
         ShareTargetMemberChange(group.group_id, member_id, None),
         ShareMemberChange(group.group_id, member_id, None),
-        ShareGroupChange(
-            group.group_id, StoredConsumerGroup(group.epoch + 1, topics_hash(names, env.image))
-        ),
+        ShareGroupChange(group.group_id, StoredConsumerGroup(group.epoch + 1, metadata_hash)),
     ]
     decision.records += records
     decision.deadlines.append(Deadline(_session_key(group, member_id), None))

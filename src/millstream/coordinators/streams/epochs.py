@@ -25,7 +25,7 @@ from millstream.coordinators.codecs.streams_changes import (
     Topology,
     TopologyChange,
 )
-from millstream.coordinators.consumer.epochs import topics_hash
+from millstream.coordinators.consumer.subscriptions import topics_hash
 from millstream.coordinators.decision import (
     Deadline,
     DeadlineKey,
