@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from millstream.security.sasl.outcome import AuthenticationFailed
 from millstream.security.sasl.scram import (
     HASHES,
+    MESSAGE_BYTES_MAX,
     ScramExchange,
     credential_of,
     decode_credential,
@@ -139,6 +140,9 @@ def test_the_channel_binding_is_the_header_of_the_first_message():
         b"n,,m=x,n=user,r=a",
         b"n,,n=us=er,r=a",
         b"n,,n=user=2,r=a",
+        b"n,,n=user=,r=a",
+        b"n,,n=user=2c,r=a",
+        b"n,a==,n=user,r=a",
         b"n,,n=us\0er,r=a",
         b"n,,r=a,n=user",
         b"n,,n=user,r=a,novalue",
@@ -166,6 +170,18 @@ def test_a_first_message_that_is_wrong_fails(message):
 def test_a_final_message_that_is_wrong_fails(message):
     with pytest.raises(AuthenticationFailed):
         exchange().server_final(message)
+
+
+def test_a_message_of_the_largest_size_is_read_and_a_larger_one_is_not():
+    start, end = b"n,,n=", b",r=x"
+    name = b"a" * (MESSAGE_BYTES_MAX - len(start) - len(end))
+    assert read_client_first(start + name + end).user == name.decode()
+    with pytest.raises(AuthenticationFailed, match="not the first message"):
+        read_client_first(start + name + b"a" + end)
+    server = exchange()
+    final = client_final(server.server_first(), b"n=user,r=client")
+    with pytest.raises(AuthenticationFailed, match="not the last message"):
+        server.server_final(final.replace(b",p=", b",x=" + b"a" * MESSAGE_BYTES_MAX + b",p="))
 
 
 @given(st.binary(max_size=200))

@@ -31,7 +31,7 @@ class PlainLogin:
 def read_plain(message: bytes) -> PlainLogin:
     """Raises AuthenticationFailed."""
     try:
-        authorization_id, user, password = message.decode().split("\0")
+        authorization_id, user, password = message.decode().split("\0", 3)
     except ValueError:
         raise AuthenticationFailed("Authentication failed: not a message of PLAIN") from None
     if not user or not password:

@@ -22,15 +22,18 @@ from millstream.security.sasl.outcome import (
     INVALID_CREDENTIALS,
     AuthenticationFailed,
     check_authorization_id,
+    unescape_name,
 )
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 24
+# A message has a name and two nonces. Strangers send it, and the event loop reads it.
+MESSAGE_BYTES_MAX: Final = 8 << 10
 
-# A value without "," and "\0"; a name, in which "," and "=" are written as =2C and =3D.
-_NAME: Final = r"(?:[^\0,=]|=2C|=3D)+"
+# A name, in which "," and "=" are escaped (`unescape_name`).
+_NAME: Final = r"[^\0,]+"
 _EXTENSIONS: Final = r"((?:,[A-Za-z]+=[^\0,]+)*)"
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = r"[A-Za-z0-9+/]+={0,2}"
@@ -136,12 +139,12 @@ def decode_credential(text: str) -> ScramCredential:
 
 def read_client_first(message: bytes) -> ClientFirst:
     """Raises AuthenticationFailed."""
-    found = _CLIENT_FIRST.fullmatch(_utf8(message))
+    found = _match(_CLIENT_FIRST, message)
     if found is None:
         raise AuthenticationFailed("Authentication failed: not the first message of SCRAM")
     gs2, authorization_id, bare, name, nonce, extensions = found.groups()
-    user = _unescape(name)
-    check_authorization_id(_unescape(authorization_id or ""), user)
+    user = unescape_name(name)
+    check_authorization_id(unescape_name(authorization_id or ""), user)
     pairs = (pair.split("=", 1) for pair in extensions.split(",")[1:])
     return ClientFirst(gs2, bare, user, nonce, dict(pairs))
 
@@ -168,7 +171,7 @@ class ScramExchange:
 
     def server_final(self, client_final: bytes) -> bytes:
         """Checks the client's proof. Raises AuthenticationFailed."""
-        found = _CLIENT_FINAL.fullmatch(_utf8(client_final))
+        found = _match(_CLIENT_FINAL, client_final)
         if found is None:
             raise AuthenticationFailed("Authentication failed: not the last message of SCRAM")
         without_proof, binding, nonce, _, proof = found.groups()
@@ -191,8 +194,8 @@ class ScramExchange:
             raise AuthenticationFailed(INVALID_CREDENTIALS)
 
 
-def _unescape(name: str) -> str:
-    return name.replace("=2C", ",").replace("=3D", "=")
+def _match(pattern: re.Pattern[str], message: bytes) -> re.Match[str] | None:
+    return pattern.fullmatch(_utf8(message)) if len(message) <= MESSAGE_BYTES_MAX else None
 
 
 def _text(data: bytes) -> str:
