@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import field
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -34,6 +35,8 @@ class AssignedMember:
 Topics = Mapping[UUID, int]
 Assignor = Callable[[Sequence[AssignedMember], Topics], dict[str, Assignment]]
 
+# As ids compare, but in C.
+_IN_ORDER: Final = attrgetter("int")
 # Evening out looks at this many loads, and at each at least once: clients choose who reads what.
 _LOADS_SEEN_MAX: Final = 200_000
 
@@ -65,7 +68,7 @@ class _Load:
 
 @dataclass(slots=True)
 class _Audience:
-    """Topics with the same readers. Members are numbered in the order of their ids."""
+    """Topics with the same readers. Members are numbered in the order of the assignor."""
 
     topic_ids: list[UUID]
     # How many partitions of these topics each reader has; while they are evened out, should have.
@@ -101,7 +104,7 @@ def _audiences(members: Sequence[AssignedMember], topics: Topics) -> list[_Audie
             if topic_id in topics:
                 naming.setdefault(topic_id, []).append(group)
     found: dict[tuple[int, ...], _Audience] = {}
-    for topic_id in sorted(naming):
+    for topic_id in sorted(naming, key=_IN_ORDER):
         key = tuple(naming[topic_id])
         if key not in found:
             readers = sorted(number for group in key for number in groups[group])
@@ -120,7 +123,7 @@ def _keep_previous(
     share, larger_shares = divmod(sum(topics[topic_id] for topic_id in read), len(members))
     taken: dict[UUID, set[int]] = {topic_id: set() for topic_id in read}
     for member, load in zip(members, loads, strict=True):
-        for topic_id in sorted(member.previous):
+        for topic_id in sorted(member.previous, key=_IN_ORDER):
             if topic_id not in read or topic_id not in member.topic_ids:
                 continue
             already, count = taken[topic_id], topics[topic_id]
@@ -146,7 +149,7 @@ def _give_the_rest(
     """Every other partition goes to its least loaded reader."""
     heap: list[tuple[int, int]] = []
     heap_of: _Audience | None = None
-    for topic_id in sorted(by_topic):
+    for topic_id in sorted(by_topic, key=_IN_ORDER):
         left = [p for p in range(topics[topic_id]) if p not in taken[topic_id]]
         if left and by_topic[topic_id] is not heap_of:
             heap_of = by_topic[topic_id]
@@ -246,16 +249,16 @@ def assign_range(members: Sequence[AssignedMember], topics: Topics) -> dict[str,
         members, key=lambda m: (m.instance_id is None, m.instance_id or "", m.member_id)
     )
     assigned: dict[str, dict[UUID, range]] = {member.member_id: {} for member in ordered}
-    for topic_id, count in topics.items():
-        readers = [member for member in ordered if topic_id in member.topic_ids]
-        if not readers:
-            continue
-        share, larger_shares = divmod(count, len(readers))
-        start = 0
-        for number, member in enumerate(readers):
-            end = start + share + (1 if number < larger_shares else 0)
-            assigned[member.member_id][topic_id] = range(start, end)
-            start = end
+    for audience in _audiences(ordered, topics):
+        readers = [ordered[number].member_id for number in audience.held]
+        for topic_id in audience.topic_ids:
+            share, larger_shares = divmod(topics[topic_id], len(readers))
+            start = 0
+            # Where there are fewer partitions than readers, the others get nothing.
+            for number, member_id in enumerate(readers[: topics[topic_id]]):
+                end = start + share + (1 if number < larger_shares else 0)
+                assigned[member_id][topic_id] = range(start, end)
+                start = end
     return {member_id: sorted_assignment(found) for member_id, found in assigned.items()}
 
 

@@ -8,7 +8,8 @@ All records of a step are one batch: a crash leaves all of them or none.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from millstream.coordinators.codecs.changes import (
     Assignment,
@@ -34,9 +35,14 @@ from millstream.coordinators.consumer.group import (
 )
 from millstream.coordinators.consumer.pattern import PatternMatch
 from millstream.coordinators.consumer.reconcile import reconcile
-from millstream.coordinators.consumer.subscriptions import topics_hash
+from millstream.coordinators.consumer.subscriptions import Difference, topic_ids
 from millstream.coordinators.decision import Decision, Env
+from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
+
+# That the different subscriptions of a group have together: each is compared with the others when
+# a target is computed, while nobody else is served.
+_DIFFERENT_NAMES_MAX: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -61,14 +67,19 @@ class _Draft:
 
     members: dict[str, StoredConsumerMember]
     patterns: dict[str, MatchedTopics]
+    # Members that come, change or go.
+    changed: set[str] = field(default_factory=set)
     records: list[Change] = field(default_factory=list)
 
-    def topics_of(self, stored: StoredConsumerMember) -> set[str]:
-        matched = self.patterns.get(stored.pattern or "")
-        return {*stored.topics, *(matched.topics if matched is not None else ())}
-
-    def all_topics(self) -> set[str]:
-        return set().union(*(self.topics_of(stored) for stored in self.members.values()))
+    def difference(self, group: ConsumerGroup) -> Difference:
+        less = [group.members[each].stored.topics for each in self.changed & group.members.keys()]
+        more = [self.members[each].topics for each in self.changed & self.members.keys()]
+        for pattern in group.patterns.keys() | self.patterns.keys():
+            before, after = group.patterns.get(pattern), self.patterns.get(pattern)
+            if before is not after:
+                less += [] if before is None else [before.topics]
+                more += [] if after is None else [after.topics]
+        return group.subscriptions.difference(less, more)
 
 
 def advance(
@@ -127,6 +138,7 @@ def _new_epoch(
     """Apply the update; return the target of all members and its epoch."""
     draft = _draft(group, without=news.replaced_id)
     draft.members[news.member_id] = news.stored
+    draft.changed.add(news.member_id)
     if known is None or known.stored != news.stored:
         draft.records.append(MemberChange(group.group_id, news.member_id, news.stored))
     # An instance that is back under a new id reads the same topics: nothing changes for others.
@@ -136,6 +148,8 @@ def _new_epoch(
         or before.stored.topics != news.stored.topics
         or before.stored.pattern != news.stored.pattern
     )
+    if is_changed:
+        _check_room(group, news)
     is_matched_anew = _match_pattern(group, draft, news, env)
     epoch = _next_epoch(group, draft, env, is_changed=is_changed, is_matched_anew=is_matched_anew)
     target = group.target
@@ -147,6 +161,29 @@ def _new_epoch(
         draft.records.append(TargetMemberChange(group.group_id, news.member_id, own))
     decision.records += draft.records
     return target, max(epoch, group.target_epoch)
+
+
+def _check_room(group: ConsumerGroup, news: News) -> None:
+    """Raises KafkaError. Members that read the same count once, and what the member's own pattern
+    matches does not count: nobody should have to name topics instead."""
+    names, pattern = news.stored.topics, news.stored.pattern
+    if group.subscriptions.is_known(names) and (pattern is None or pattern in group.patterns):
+        return
+    different = group.subscriptions.different_names
+    for member_id in {news.member_id, news.replaced_id}:
+        before = group.members.get(member_id or "")
+        if before is not None and before.subscription is not None:
+            is_shared = before.subscription.readers > 1 or before.subscription.names == names
+            different -= 0 if is_shared else len(before.subscription.names)
+    if not group.subscriptions.is_known(names):
+        different += len(names)
+    if different > _DIFFERENT_NAMES_MAX:
+        raise KafkaError(
+            KafkaCode.GROUP_MAX_SIZE_REACHED,
+            f"The different subscriptions of the group would have more than "
+            f"{_DIFFERENT_NAMES_MAX:,} topics together. Let members read the same topics, or "
+            "divide the topics among several groups.",
+        )
 
 
 def without_member(group: ConsumerGroup, member_id: str, env: Env) -> list[Change]:
@@ -167,7 +204,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
 
 def _draft(group: ConsumerGroup, *, without: str | None) -> _Draft:
     members = {each: m.stored for each, m in group.members.items() if each != without}
-    return _Draft(members, dict(group.patterns))
+    return _Draft(members, dict(group.patterns), set() if without is None else {without})
 
 
 # -- the group's epoch ----------------------------------------------------------------
@@ -181,7 +218,8 @@ def _next_epoch(
     if is_current and not is_changed and not is_matched_anew:
         return group.epoch
     _drop_unused_patterns(group, draft)
-    metadata_hash = topics_hash(draft.all_topics(), env.image)
+    difference = draft.difference(group)
+    metadata_hash = group.subscriptions.topics_hash(difference, env.image, env.topics_version)
     if not is_changed and metadata_hash == group.metadata_hash:
         # Not before: if the record below cannot be written, the next heartbeat must look again.
         group.topics_version_seen = env.topics_version
@@ -227,11 +265,12 @@ def _new_target(
     group: ConsumerGroup, draft: _Draft, news: News, env: Env, epoch: int
 ) -> dict[str, Assignment]:
     """Compute the whole assignment again; only the differences are written."""
+    topics = env.image.topics
     counts = {
-        topic.topic_id: len(topic.partitions)
-        for name in draft.all_topics()
-        if (topic := env.image.topics.get(name)) is not None
+        topics[name].topic_id: len(topics[name].partitions)
+        for name in group.subscriptions.existing(draft.difference(group), env.image)
     }
+    read = _TopicIds(group, draft, env)
     previous = dict(group.target)
     if news.replaced_id is not None:
         previous[news.member_id] = previous.pop(news.replaced_id, {})
@@ -239,11 +278,7 @@ def _new_target(
         AssignedMember(
             member_id,
             stored.instance_id,
-            frozenset(
-                topic.topic_id
-                for name in draft.topics_of(stored)
-                if (topic := env.image.topics.get(name)) is not None
-            ),
+            read.of(member_id, stored),
             previous.get(member_id, {}),
         )
         for member_id, stored in draft.members.items()
@@ -256,6 +291,45 @@ def _new_target(
             draft.records.append(change)
     draft.records.append(TargetChange(group.group_id, StoredTarget(epoch, env.now_ms)))
     return target
+
+
+class _TopicIds:
+    """The topics that each member reads after the step. Most members read the same."""
+
+    def __init__(self, group: ConsumerGroup, draft: _Draft, env: Env) -> None:
+        self._group = group
+        self._draft = draft
+        self._env = env
+        self._matched: dict[str, frozenset[UUID]] = {}
+        # Of names and pattern.
+        self._both: dict[tuple[frozenset[UUID], str], frozenset[UUID]] = {}
+
+    def of(self, member_id: str, stored: StoredConsumerMember) -> frozenset[UUID]:
+        known = self._group.members.get(member_id)
+        if known is not None and known.subscription is not None and known.stored is stored:
+            named = known.subscription.topic_ids(self._env.image, self._env.topics_version)
+        else:
+            named = topic_ids(stored.topics, self._env.image)
+        if not stored.pattern:
+            return named
+        matched = self._matched_by(stored.pattern)
+        if not named:
+            return matched
+        both = (named, stored.pattern)
+        if both not in self._both:
+            self._both[both] = named | matched
+        return self._both[both]
+
+    def _matched_by(self, pattern: str) -> frozenset[UUID]:
+        if pattern not in self._matched:
+            after = self._draft.patterns.get(pattern)
+            if after is not None and after is self._group.patterns.get(pattern):
+                known = self._group.matched[pattern]
+                found = known.topic_ids(self._env.image, self._env.topics_version)
+            else:
+                found = topic_ids(() if after is None else after.topics, self._env.image)
+            self._matched[pattern] = found
+        return self._matched[pattern]
 
 
 def chosen_assignor(members: Mapping[str, StoredConsumerMember], offered: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ from millstream.coordinators.codecs.changes import (
     MemberState,
     StoredConsumerMember,
 )
+from millstream.coordinators.consumer.subscriptions import Subscription, Subscriptions
 from millstream.coordinators.sizes import consumer_member_bytes, subscription_bytes
 from millstream.lazy_dataclass import dataclass
 
@@ -37,6 +38,7 @@ class ConsumerMember:
     current: CurrentAssignment
     # What `stored` takes.
     size_bytes: int = 0
+    subscription: Subscription | None = field(default=None, repr=False, compare=False)
 
     @property
     def speaks_classic(self) -> bool:
@@ -60,6 +62,9 @@ class ConsumerGroup:
     # `set_pattern` also notes what each of them takes.
     patterns: dict[str, MatchedTopics] = field(default_factory=dict)
     pattern_bytes: dict[str, int] = field(default_factory=dict)
+    # The names that members and patterns read, and what each pattern reads.
+    subscriptions: Subscriptions = field(default_factory=Subscriptions, repr=False, compare=False)
+    matched: dict[str, Subscription] = field(default_factory=dict)
     # The epoch in which a partition is owned, by topic id; a partition has at most one owner.
     owned_epochs: dict[UUID, dict[int, int]] = field(default_factory=dict)
     # Not in records: the version of the topics that this group was last checked against, the
@@ -92,6 +97,11 @@ class ConsumerGroup:
         return self.owned_epochs.get(topic_id, {}).get(partition, UNOWNED)
 
     def is_subscribed_to(self, topic: str) -> bool:
+        if topic not in self.subscriptions:
+            return False
+        if self.patterns.keys() <= {member.stored.pattern for member in self.members.values()}:
+            return True
+        # Only a pattern that nobody uses any more may have matched it.
         return any(topic in topics_of(self, m.stored) for m in self.members.values())
 
     @property
@@ -109,6 +119,10 @@ class ConsumerGroup:
         else:
             member.stored = stored
         member.size_bytes = consumer_member_bytes(stored)
+        if member.subscription is None or member.subscription.names != stored.topics:
+            before, member.subscription = member.subscription, self.subscriptions.add(stored.topics)
+            if before is not None:
+                self.subscriptions.remove(before)
         if stored.instance_id is not None:
             self.static_members[stored.instance_id] = member_id
 
@@ -117,6 +131,8 @@ class ConsumerGroup:
         self._early.pop(member_id, None)
         if member is None:
             return
+        if member.subscription is not None:
+            self.subscriptions.remove(member.subscription)
         self._release(member.current)
         self.unacknowledged.discard(member_id)
         instance_id = member.stored.instance_id
@@ -143,10 +159,17 @@ class ConsumerGroup:
             self.set_current(member_id, no_assignment())
 
     def set_pattern(self, pattern: str, matched: MatchedTopics) -> None:
+        before = self.matched.get(pattern)
+        self.matched[pattern] = self.subscriptions.add(matched.topics)
+        if before is not None:
+            self.subscriptions.remove(before)
         self.patterns[pattern] = matched
         self.pattern_bytes[pattern] = subscription_bytes(matched.topics, pattern)
 
     def remove_pattern(self, pattern: str) -> None:
+        before = self.matched.pop(pattern, None)
+        if before is not None:
+            self.subscriptions.remove(before)
         self.patterns.pop(pattern, None)
         self.pattern_bytes.pop(pattern, None)
 
