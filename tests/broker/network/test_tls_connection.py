@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import struct
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from millstream.broker.network.connection import Connection
 from millstream.broker.network.output import SendRange
 from millstream.broker.network.replies import Pending, Pieces
 from millstream.broker.network.server import Limits, Server
+from millstream.broker.network.tls_socket import TlsSocket
 from millstream.errors import ProtocolError
 from millstream.model import Principal
 from millstream.security.tls import Store, client_context
@@ -465,3 +467,13 @@ def test_new_keys_are_agreed_on_in_the_middle(run: Run) -> None:
         assert "error" not in output.split("KEYUPDATE")[1]
 
     run(test)
+
+
+def test_a_closed_socket_keeps_no_session(certificates: Certificates) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        tls = TlsSocket(ours, Identity(certificates).context(), memoryview(bytearray(100)))
+        session = weakref.ref(tls._session._object)
+        tls.close()
+        assert tls.fileno() == -1
+        assert session() is None

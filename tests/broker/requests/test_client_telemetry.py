@@ -1,5 +1,6 @@
 """Who may ask and push when, and what is kept."""
 
+import weakref
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -26,12 +27,24 @@ EVERY_SECOND = {"all": {"metrics": "*", "interval.ms": "1000"}}
 
 
 @dataclass
+class FakeSocket:
+    descriptor: int = 5
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def close(self) -> None:
+        self.descriptor = -1
+
+
+@dataclass
 class FakeConnection:
+    sock: FakeSocket = field(default_factory=FakeSocket)
+    client: str = "10.0.0.1"
     peer: str = "10.0.0.1:5000"
     client_id: str | None = "app"
     client_software: str | None = "apache-kafka-java 4.3.0"
     principal: Principal = field(default_factory=lambda: ANONYMOUS)
-    is_closed: bool = False
 
 
 class World:
@@ -169,7 +182,7 @@ def test_a_push_is_checked():
 def test_a_client_that_reconnects_starts_again():
     world = World()
     world.ask(0)
-    world.connection.is_closed = True
+    world.connection.sock.close()
     world.connection = FakeConnection()
     world.ask(10)
     # Another open connection of the same client does not.
@@ -202,6 +215,53 @@ def test_clients_and_their_values_are_bounded(monkeypatch):
     assert [each.instance_id.int for each in kept] == [15, 16, 17, 18, 19]
     # A point takes some four hundred bytes.
     assert [each.metrics is not None for each in kept] == [False, False, False, True, True]
+
+
+def test_a_connection_is_not_kept_and_its_texts_are_shortened():
+    world = World({"all": {"metrics": "*", "match": "client_id=x{1000}"}})
+    world.connection.client_id = "x" * 1_000
+    world.connection.client_software = "y" * 1_000
+    # They are matched whole.
+    assert world.ask(0).metrics == ("*",)
+    [client] = world.telemetry.clients(0)
+    assert client.connection.client_id == "x" * 250
+    assert client.connection.client_software == "y" * 250
+    assert not client.connection.is_closed
+    world.connection.sock.close()
+    assert client.connection.is_closed
+    kept = weakref.ref(world.connection)
+    world.connection = FakeConnection()
+    assert kept() is None
+
+
+def test_who_left_without_a_push_is_forgotten_soon():
+    world = World({"s": {"metrics": "*", "interval.ms": "100000"}})
+    wanted = world.ask(0, ONE)
+    world.ask(0, TWO)
+    world.push(0, wanted, ONE)
+    world.connection.sock.close()
+    assert len(world.telemetry.clients(60_000)) == 2
+    assert [each.instance_id for each in world.telemetry.clients(60_001)] == [ONE]
+
+
+def test_one_client_does_not_push_out_the_others(monkeypatch):
+    monkeypatch.setattr(client_telemetry, "_INSTANCES_MAX", 100)
+    monkeypatch.setattr(client_telemetry, "_INSTANCES_OF_CLIENT_MAX", 3)
+    world = World()
+    world.ask(0, ONE)
+    world.connection = FakeConnection(client="10.0.0.2")
+    for number in range(10, 20):
+        world.ask(number, UUID(int=number))
+    # Its id counts for the one that it is used by.
+    world.connection.sock.close()
+    world.connection = FakeConnection(client="10.0.0.3")
+    world.ask(20, UUID(int=17))
+    world.connection = FakeConnection(client="10.0.0.2")
+    world.ask(21, TWO)
+    kept = [each.instance_id for each in world.telemetry.clients(30)]
+    assert kept == [ONE, UUID(int=18), UUID(int=19), UUID(int=17), TWO]
+    assert world.telemetry.clients(100_000) == []
+    assert not world.telemetry._ids
 
 
 @pytest.mark.parametrize("codec", list(Codec))

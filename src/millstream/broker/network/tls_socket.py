@@ -45,6 +45,8 @@ class TlsSocket:
 
     def close(self) -> None:
         self._sock.close()
+        # Who still knows the connection must not keep the buffers of OpenSSL.
+        del self._session
 
     # -- receiving ------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 newest values that it pushed.
 
 Every node serves its own connections and knows only these. State is bounded: the least recently
-seen clients go first, and clients that stay silent for three intervals are forgotten. Nothing
-is written to the disk.
+seen clients go first, of those that share an address or a user too, and clients that stay silent
+for three intervals are forgotten. A closed connection is not kept. Nothing is written to the disk.
 
 Time is passed in, in milliseconds of the monotonic clock. Knows neither loop nor threads.
 """
@@ -36,10 +36,14 @@ from millstream.wire.otlp import MetricPoint, ReadMetrics, read_metrics
 ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 # As many as Kafka keeps.
 _INSTANCES_MAX: Final = 16_384
+# Ids are free to invent: nobody may push out those of all others.
+_INSTANCES_OF_CLIENT_MAX: Final = 2_048
+_KEPT_TEXT_LENGTH_MAX: Final = 250
 # Values of all clients together, so that nobody fills the memory with labels.
 _KEPT_BYTES_MAX: Final = 32 << 20
 _POINT_BYTES: Final = 400
-# A client is forgotten after this long, or after three intervals if that is longer.
+# A client is forgotten after this long, or after three intervals if that is longer and it is still
+# there or has pushed something.
 _FORGOTTEN_AFTER_MS: Final = 60_000
 _SWEPT_EVERY_MS: Final = 10_000
 _ALL_METRICS: Final = "*"
@@ -51,14 +55,39 @@ _ASK_AGAIN: Final = frozenset(
 )
 
 
+class TelemetrySocket(Protocol):
+    def fileno(self) -> int: ...
+
+
 class TelemetryConnection(Protocol):
     """What is known of a client by its connection."""
 
+    @property
+    def sock(self) -> TelemetrySocket: ...
+
+    # All connections of a user at an address, or of an address, are one client.
+    client: str
     peer: str
     client_id: str | None
     client_software: str | None
     principal: Principal
-    is_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LastConnection:
+    """What is kept of a client's connection: its texts are shortened."""
+
+    client: str
+    peer: str
+    client_id: str
+    client_software: str
+    principal: Principal
+    # Almost nothing is left of it once it is closed, unlike of the connection.
+    _sock: TelemetrySocket
+
+    @property
+    def is_closed(self) -> bool:
+        return self._sock.fileno() < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +104,7 @@ class ClientInstance:
     """One client, by the id that it has from a node. It keeps the id over its connections."""
 
     instance_id: UUID
-    connection: TelemetryConnection
+    connection: LastConnection
     wanted: Wanted
     # The subscriptions that `wanted` is computed from: a count of their changes.
     generation: int
@@ -92,16 +121,20 @@ class ClientInstance:
     kept_bytes: int = 0
 
     def is_forgotten(self, now_ms: int) -> bool:
-        silence_ms = max(_FORGOTTEN_AFTER_MS, 3 * self.wanted.interval_ms)
+        silence_ms = _FORGOTTEN_AFTER_MS
+        # It would start again on another connection: without values, there is nothing to keep.
+        if self.metrics is not None or not self.connection.is_closed:
+            silence_ms = max(silence_ms, 3 * self.wanted.interval_ms)
         return now_ms - self.seen_at_ms > silence_ms
 
 
 @dataclass(slots=True)
 class ClientTelemetry:
     """All clients of this node. `_kept_bytes` is the sum over `_instances`, which are in the order
-    in which they were last seen."""
+    in which they were last seen; so are the ids in `_ids`, by `LastConnection.client`."""
 
     _instances: OrderedDict[UUID, ClientInstance] = field(default_factory=OrderedDict)
+    _ids: dict[str, OrderedDict[UUID, None]] = field(default_factory=dict)
     _kept_bytes: int = 0
     _swept_at_ms: int = 0
     # The subscriptions as they are stored, parsed, and how often they have changed.
@@ -183,11 +216,11 @@ class ClientTelemetry:
     ) -> ClientInstance:
         """The client, with the subscriptions in force. One that has reconnected, or has other
         subscriptions now, starts again; only its values stay."""
-        known = self._instances.pop(instance_id, None)
+        known = self._take(instance_id)
         if (
             known is not None
             and known.generation == self._generation
-            and (known.connection is connection or not known.connection.is_closed)
+            and not known.connection.is_closed
         ):
             client = known
             client.seen_at_ms = now_ms
@@ -195,13 +228,31 @@ class ClientTelemetry:
             wanted = match_client(
                 instance_id, connection, self._subscriptions, self._default_interval_ms
             )
-            client = ClientInstance(instance_id, connection, wanted, self._generation, now_ms)
+            last = _last_connection(connection)
+            client = ClientInstance(instance_id, last, wanted, self._generation, now_ms)
             if known is not None:
                 client.metrics, client.read_at_ms = known.metrics, known.read_at_ms
                 client.kept_bytes = known.kept_bytes
-        self._instances[instance_id] = client
-        if len(self._instances) > _INSTANCES_MAX:
+        self._keep(client)
+        return client
+
+    def _keep(self, client: ClientInstance) -> None:
+        """As the one that was seen last."""
+        self._instances[client.instance_id] = client
+        ids = self._ids.setdefault(client.connection.client, OrderedDict())
+        ids[client.instance_id] = None
+        if len(ids) > _INSTANCES_OF_CLIENT_MAX:
+            self._forget(next(iter(ids)))
+        elif len(self._instances) > _INSTANCES_MAX:
             self._forget(next(iter(self._instances)))
+
+    def _take(self, instance_id: UUID) -> ClientInstance | None:
+        client = self._instances.pop(instance_id, None)
+        if client is not None:
+            ids = self._ids[client.connection.client]
+            del ids[instance_id]
+            if not ids:
+                del self._ids[client.connection.client]
         return client
 
     def _sweep(self, now_ms: int) -> None:
@@ -210,7 +261,9 @@ class ClientTelemetry:
             self._forget(instance_id)
 
     def _forget(self, instance_id: UUID) -> None:
-        self._drop_values(self._instances.pop(instance_id))
+        client = self._take(instance_id)
+        assert client is not None
+        self._drop_values(client)
 
     def _drop_values(self, client: ClientInstance) -> None:
         self._kept_bytes -= client.kept_bytes
@@ -226,6 +279,17 @@ class Push:
     compression_type: int
     size_bytes: int
     size_bytes_max: int
+
+
+def _last_connection(connection: TelemetryConnection) -> LastConnection:
+    return LastConnection(
+        client=connection.client[:_KEPT_TEXT_LENGTH_MAX],
+        peer=connection.peer,
+        client_id=(connection.client_id or "")[:_KEPT_TEXT_LENGTH_MAX],
+        client_software=(connection.client_software or "")[:_KEPT_TEXT_LENGTH_MAX],
+        principal=Principal(connection.principal[:_KEPT_TEXT_LENGTH_MAX]),
+        _sock=connection.sock,
+    )
 
 
 def match_client(
