@@ -320,6 +320,42 @@ def test_small_requests_with_large_replies_wait_until_these_are_read() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("are_ready_at_once", [True, False])
+def test_large_replies_behind_one_that_waits_stop_the_reading(are_ready_at_once: bool) -> None:
+    reply = bytes(100_000)
+
+    class WordyHost(Host):
+        def dispatch(self, connection: Connection, data: memoryview) -> Pieces | Pending:
+            answer = super().dispatch(connection, data)
+            if isinstance(answer, Pending):
+                return answer
+            if are_ready_at_once:
+                return [frame(reply)]
+            loop = asyncio.get_running_loop()
+            later = loop.create_future()
+            loop.call_soon(later.set_result, [frame(reply)])
+            return Pending(later)
+
+    async def test() -> None:
+        host = WordyHost()
+        client = Client(host)
+        await client.send(frame(b"future 001"))
+        for number in range(50):
+            await client.send(frame(b"ask %06d" % number))
+            await client.settle()
+        assert len(host.seen) == 4
+        assert not client.connection.is_reading
+        host.answers[b"future 001"].set_result([frame(b"future 001")])
+        expected = [frame(b"future 001")] + 50 * [frame(reply)]
+        for each in expected:
+            assert await client.receive(len(each)) == each
+        assert len(host.seen) == 51
+        assert client.connection._replies is not None
+        assert client.connection._replies.memory_bytes == 0
+
+    run(test)
+
+
 def test_replies_to_requests_that_had_to_wait_for_output_all_leave() -> None:
     """The socket takes at once what held them back."""
     reply = bytes(OUTPUT_MEMORY_MAX)

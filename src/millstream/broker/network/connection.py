@@ -45,8 +45,8 @@ IN_FLIGHT_MAX: Final = 512
 WAITS_MAX: Final = 16
 # Beyond this, we stop reading from a client that does not read its replies.
 OUTPUT_BYTES_MAX: Final = 64 << 20
-# The same for replies in memory, without ranges of files: small requests may have large replies,
-# and one client many connections.
+# The same for replies in memory, without ranges of files, and with those that wait for an earlier
+# one: small requests may have large replies, and one client many connections.
 OUTPUT_MEMORY_MAX: Final = 256 << 10
 # The other side sends nothing more; where the system cannot say that, it tells of errors.
 _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
@@ -470,16 +470,20 @@ class Connection:
         if self._rests or (self._partial is not None and self._partial.waits_for_memory):
             return True
         replies = self._replies
-        if replies is not None and (replies.gates or len(replies) >= IN_FLIGHT_MAX):
-            return True
+        memory_bytes = 0
+        if replies is not None:
+            if replies.gates or len(replies) >= IN_FLIGHT_MAX:
+                return True
+            memory_bytes = replies.memory_bytes
         waits = self._waits
         if waits and len(waits) >= WAITS_MAX:
             return True
         sender = self._sender
         if sender is None:
-            return False
+            return memory_bytes >= OUTPUT_MEMORY_MAX
         output = sender.output
-        return output.memory_bytes >= OUTPUT_MEMORY_MAX or output.size_bytes >= OUTPUT_BYTES_MAX
+        memory_bytes += output.memory_bytes
+        return memory_bytes >= OUTPUT_MEMORY_MAX or output.size_bytes >= OUTPUT_BYTES_MAX
 
     def _read_if_allowed(self) -> None:
         if self._is_held_back():

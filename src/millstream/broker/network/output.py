@@ -95,6 +95,16 @@ def release_all(pieces: Iterable[object]) -> None:
             piece.release()
 
 
+def memory_bytes_of(pieces: Iterable[object]) -> int:
+    """How much of a reply is not in files."""
+    total = 0
+    for piece in pieces:
+        if not isinstance(piece, SendRange):
+            assert isinstance(piece, (bytes, bytearray, memoryview))
+            total += len(piece)
+    return total
+
+
 class OutputQueue:
     """What waits; how it is sent depends on the socket."""
 

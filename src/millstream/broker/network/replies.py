@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from millstream.broker.network.output import release_all
+from millstream.broker.network.output import memory_bytes_of, release_all
 from millstream.broker.network.receiving import Expected
 
 Pieces = list[object]
@@ -79,10 +79,12 @@ class Slot:
 class ReplyQueue:
     """Replies in request order, starting with the first that is not ready."""
 
-    __slots__ = ("_slots", "gates")
+    __slots__ = ("_slots", "gates", "memory_bytes")
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
+        # Of the replies that are ready and wait for another's, what is not in files.
+        self.memory_bytes = 0
         # Requests whose effect is still to come: the next frame waits while it is not 0.
         self.gates = 0
 
@@ -93,19 +95,29 @@ class ReplyQueue:
         slot = Slot(pieces)
         self._slots.append(slot)
         self.gates += gate
+        if pieces:
+            self.memory_bytes += memory_bytes_of(pieces)
         return slot
 
     def settle(self, slot: Slot, pieces: Pieces, *, gate: bool) -> Iterator[Pieces]:
         """The reply is ready. Yields it and those behind it, if it is first in line."""
-        slot.pieces = pieces
         self.gates -= gate
         slots = self._slots
+        if slots[0] is not slot:
+            slot.pieces = pieces
+            self.memory_bytes += memory_bytes_of(pieces)
+            return
+        slots.popleft()
+        if pieces:
+            yield pieces
         while slots and (ready := slots[0].pieces) is not None:
             slots.popleft()
             if ready:
+                self.memory_bytes -= memory_bytes_of(ready)
                 yield ready
 
     def clear(self) -> None:
         for slot in self._slots:
             release_all(slot.pieces or ())
         self._slots.clear()
+        self.memory_bytes = 0
