@@ -13,6 +13,7 @@ import pytest
 from millstream.coordinators.codecs.streams_changes import (
     Endpoint,
     InternalTopic,
+    StreamsMemberState,
     TaskAssignment,
     Topology,
 )
@@ -31,7 +32,7 @@ from tests.coordinators.streams.streams_world import (
     subtopology,
     word_count,
 )
-from tests.coordinators.world import GROUP, REBALANCE_MS, durable, refused
+from tests.coordinators.world import GROUP, REBALANCE_MS, durable, image_of, refused
 
 ALL = TaskAssignment({"0": (0, 1), "1": (0, 1)})
 
@@ -339,6 +340,53 @@ def test_heartbeats_take_work_for_each_subtopology_once() -> None:
         return steps(lambda: beat(endpoint_epoch=-1))
 
     assert work(400) < 5 * work(100)
+
+
+def test_endpoints_with_too_many_partitions_are_not_told() -> None:
+    def told(topics: int) -> list[EndpointPartitions] | None:
+        names = [f"t{number}" for number in range(topics)]
+        world = StreamsWorld(checks_replay=False)
+        world.image = image_of(**dict.fromkeys(names, 9))
+        topology = Topology(0, (subtopology(0, *names),))
+        reply = world.report("a", 0, endpoint=Endpoint("here", 1), topology=topology)
+        assert reply.tasks is not None
+        assert reply.tasks.active == {"0": tuple(range(9))}
+        return reply.endpoints
+
+    found = told(2_500)
+    assert found is not None
+    assert sum(map(len, found[0].active.values())) == 22_500
+    # As if nothing had changed.
+    assert told(2_501) is None
+
+
+def test_a_small_topic_beside_a_large_one_costs_nothing() -> None:
+    def work(partitions: int) -> int:
+        names = [f"t{number}" for number in range(50)]
+        world = StreamsWorld(checks_replay=False)
+        world.image = image_of(large=partitions, **dict.fromkeys(names, 1))
+        topology = Topology(0, (subtopology(0, "large", *names),))
+        reply = world.report("a", 0, endpoint=Endpoint("here", 1), topology=topology)
+        assert reply.endpoints is not None
+        assert reply.endpoints[0].active["t0"] == (0,)
+        world.confirm(reply)
+        return steps(lambda: world.report("a", reply.epoch, endpoint_epoch=-1))
+
+    assert work(1_000) == work(10)
+
+
+def test_a_member_that_waits_for_tasks_does_not_compare_them_with_each_heartbeat() -> None:
+    def work(partitions: int) -> int:
+        world = StreamsWorld(checks_replay=False)
+        world.image = image_of(orders=partitions)
+        topology = Topology(0, (subtopology(0, "orders"),))
+        world.report("a", 0, topology=topology)
+        epoch = world.report("b", 0, topology=topology).epoch
+        assert world.streams().members["b"].current.state is StreamsMemberState.UNRELEASED_TASKS
+        world.report("b", epoch)
+        return steps(lambda: world.report("b", epoch))
+
+    assert work(1_000) == work(10)
 
 
 def test_intervals_are_short_while_a_group_settles() -> None:

@@ -1,11 +1,17 @@
 """Which partitions each member's endpoint answers interactive queries for. Pure."""
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final
+
 from millstream.cluster.state import ClusterImage
-from millstream.coordinators.codecs.streams_changes import CurrentTasks, Endpoint, Tasks
-from millstream.coordinators.streams.group import StreamsGroup
-from millstream.coordinators.streams.tasks import without_epochs
+from millstream.coordinators.codecs.streams_changes import Endpoint, TaskAssignment, Tasks
 from millstream.coordinators.streams.topology import ConfiguredTopology
 from millstream.lazy_dataclass import dataclass
+
+# Topics and partitions that a heartbeat tells, for all endpoints together. A member may ask for
+# them with each heartbeat, and clients choose how many topics a task reads.
+_PLACES_MAX: Final = 25_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,33 +24,33 @@ class EndpointPartitions:
 
 
 def endpoint_partitions(
-    group: StreamsGroup, configured: ConfiguredTopology, image: ClusterImage, *, without: str
-) -> list[EndpointPartitions]:
-    """Of the other members that have an endpoint, as the group is now."""
-    return [
-        partitions_of(member.stored.endpoint, member.current, configured, image)
-        for member_id, member in group.members.items()
-        if member_id != without and member.stored.endpoint is not None
-    ]
-
-
-def partitions_of(
-    endpoint: Endpoint,
-    current: CurrentTasks,
+    members: Iterable[tuple[Endpoint, TaskAssignment]],
     configured: ConfiguredTopology,
     image: ClusterImage,
-) -> EndpointPartitions:
-    tasks = without_epochs(current.assigned)
-    return EndpointPartitions(
-        endpoint,
-        _by_topic(tasks.active, configured, image),
-        _by_topic(tasks.standby, configured, image),
-    )
+) -> list[EndpointPartitions] | None:
+    """None if they are too many. A client then keeps those that it knows, if any: it runs its
+    tasks, and finds no host for interactive queries."""
+    found = []
+    left = _PLACES_MAX
+    for endpoint, tasks in members:
+        active = _by_topic(tasks.active, configured, image, left)
+        left -= _places(active)
+        standby = _by_topic(tasks.standby, configured, image, left)
+        left -= _places(standby)
+        if left < 0:
+            return None
+        found.append(EndpointPartitions(endpoint, active, standby))
+    return found
+
+
+def _places(topics: dict[str, tuple[int, ...]]) -> int:
+    return len(topics) + sum(map(len, topics.values()))
 
 
 def _by_topic(
-    tasks: Tasks, configured: ConfiguredTopology, image: ClusterImage
+    tasks: Tasks, configured: ConfiguredTopology, image: ClusterImage, places_max: int
 ) -> dict[str, tuple[int, ...]]:
+    """Incomplete where there are more."""
     # Of subtopologies that read the same topic, the last one counts.
     by_name: dict[str, tuple[int, ...]] = {}
     for subtopology_id, partitions in tasks.items():
@@ -52,9 +58,13 @@ def _by_topic(
         if subtopology is not None:
             by_name.update(dict.fromkeys(subtopology.read_topics, partitions))
     found: dict[str, tuple[int, ...]] = {}
+    left = places_max
     for name, partitions in by_name.items():
         topic = image.topics.get(name)
         if topic is not None:
             # A smaller topic of the subtopology has no partition for the later tasks.
-            found[name] = tuple(p for p in partitions if p < len(topic.partitions))
+            found[name] = partitions[: bisect_left(partitions, len(topic.partitions))]
+            left -= 1 + len(found[name])
+            if left < 0:
+                break
     return found

@@ -19,6 +19,7 @@ from millstream.coordinators.codecs.streams_changes import (
     StreamsCurrentMemberChange,
     StreamsGroupChange,
     StreamsMemberChange,
+    StreamsMemberState,
     StreamsTargetChange,
     StreamsTargetMemberChange,
     TaskAssignment,
@@ -34,9 +35,14 @@ from millstream.coordinators.decision import (
     Env,
 )
 from millstream.coordinators.streams.assignor import AssignedMember, TaskCount, assign_sticky
-from millstream.coordinators.streams.group import JOINING_EPOCH, StreamsGroup
+from millstream.coordinators.streams.group import (
+    JOINING_EPOCH,
+    Standing,
+    StreamsGroup,
+    StreamsMember,
+)
 from millstream.coordinators.streams.reconcile import reconcile
-from millstream.coordinators.streams.tasks import covers, without_epochs
+from millstream.coordinators.streams.tasks import covers
 from millstream.coordinators.streams.topology import (
     ConfiguredTopology,
     Status,
@@ -103,11 +109,15 @@ def advance(group: StreamsGroup, news: News, env: Env, decision: Decision[Any]) 
 def _reconcile(
     group: StreamsGroup, news: News, target: TaskAssignment, target_epoch: int
 ) -> CurrentTasks:
-    current = news.current
-    before = without_epochs(current.assigned)
+    current, known = news.current, group.members.get(news.member_id)
+    before = group.tasks_of(news.member_id, current.assigned)
     has = before if current.epoch != JOINING_EPOCH else TaskAssignment()
     if news.reported is not None and covers(news.reported, has):
         group.unacknowledged.discard(news.member_id)
+    is_acknowledged = news.member_id not in group.unacknowledged
+    standing = Standing(group.owners_version, target_epoch, is_acknowledged)
+    if known is not None and known.stays == standing and _may_stay(known, news):
+        return current
     after = reconcile(
         current,
         process_id=news.stored.process_id,
@@ -115,11 +125,24 @@ def _reconcile(
         target_epoch=target_epoch,
         others=lambda: group.owners(without=news.member_id),
         reported=news.reported,
-        is_acknowledged=news.member_id not in group.unacknowledged,
+        is_acknowledged=is_acknowledged,
     )
-    if not covers(has, without_epochs(after.assigned)):
+    if known is not None and after is current and _may_stay(known, news):
+        known.stays = standing
+    elif not covers(has, group.tasks_of(news.member_id, after.assigned)):
         group.unacknowledged.add(news.member_id)
     return after
+
+
+def _may_stay(known: StreamsMember, news: News) -> bool:
+    """Whether the next step of the member does not depend on its report. A member that waits for
+    others would compare all tasks with each heartbeat, to find that nothing has changed."""
+    return (
+        news.current is known.current
+        and known.stored.process_id == news.stored.process_id
+        and known.current.epoch != JOINING_EPOCH
+        and known.current.state in (StreamsMemberState.STABLE, StreamsMemberState.UNRELEASED_TASKS)
+    )
 
 
 def without_member(group: StreamsGroup, member_id: str) -> list[Change]:

@@ -23,7 +23,7 @@ from millstream.coordinators.codecs.streams_changes import (
     Topology,
 )
 from millstream.coordinators.sizes import streams_member_bytes, topology_bytes
-from millstream.coordinators.streams.tasks import TaskOwners
+from millstream.coordinators.streams.tasks import TaskOwners, without_epochs
 from millstream.coordinators.streams.topology import ConfiguredTopology, source_topics
 from millstream.lazy_dataclass import dataclass
 
@@ -36,12 +36,35 @@ STATIC_LEAVING_EPOCH: Final = -2
 FIRST_EPOCH: Final = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the next step of a member depends on, besides what it owns."""
+
+    owners_version: int
+    target_epoch: int
+    is_acknowledged: bool
+
+
 @dataclass(slots=True)
 class StreamsMember:
     stored: StoredStreamsMember
     current: CurrentTasks
     # What `stored` takes.
     size_bytes: int = 0
+    # When its next step was last found to be to stay as it is, and what that depended on.
+    stays: Standing | None = field(default=None, repr=False, compare=False)
+    _tasks: TaskAssignment | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def tasks(self) -> TaskAssignment:
+        """Those assigned to it now, as it reports them."""
+        if self._tasks is None:
+            self._tasks = without_epochs(self.current.assigned)
+        return self._tasks
+
+    def set_current(self, current: CurrentTasks) -> None:
+        self.current = current
+        self._tasks = None
 
 
 def no_tasks(epoch: int = JOINING_EPOCH) -> CurrentTasks:
@@ -75,6 +98,8 @@ class StreamsGroup:
     shutdown_requested_by: str | None = None
     # Grows when the tasks of a member with an endpoint change.
     endpoint_epoch: int = 0
+    # Grows when a member comes, changes or goes, and when its tasks change.
+    owners_version: int = 0
 
     @property
     def state_name(self) -> str:
@@ -97,6 +122,13 @@ class StreamsGroup:
             return False
         return any(topic in source_topics(each) for each in self.topology.subtopologies)
 
+    def tasks_of(self, member_id: str, owned: OwnedTasks) -> TaskAssignment:
+        """As the member reports them. Most heartbeats ask for what it has already."""
+        member = self.members.get(member_id)
+        if member is not None and member.current.assigned is owned:
+            return member.tasks
+        return without_epochs(owned)
+
     def owners(self, *, without: str) -> TaskOwners:
         """Who owns tasks now, also those that they are about to give up."""
         owners = TaskOwners()
@@ -115,6 +147,7 @@ class StreamsGroup:
         else:
             member.stored = stored
         member.size_bytes = streams_member_bytes(stored)
+        self.owners_version += 1
 
     def set_topology(self, topology: Topology | None) -> None:
         self.topology = topology
@@ -122,6 +155,7 @@ class StreamsGroup:
 
     def remove_member(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
+        self.owners_version += 1
         self.unacknowledged.discard(member_id)
         if member is not None and member.stored.endpoint is not None:
             self.endpoint_epoch += 1
@@ -132,4 +166,5 @@ class StreamsGroup:
     def set_current(self, member_id: str, current: CurrentTasks) -> None:
         # After compaction a member's tasks may come before its metadata.
         member = self.members.setdefault(member_id, StreamsMember(_NOBODY, no_tasks()))
-        member.current = current
+        member.set_current(current)
+        self.owners_version += 1

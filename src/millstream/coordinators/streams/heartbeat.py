@@ -22,7 +22,6 @@ from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind
 from millstream.coordinators.streams.endpoints import (
     EndpointPartitions,
     endpoint_partitions,
-    partitions_of,
 )
 from millstream.coordinators.streams.epochs import (
     News,
@@ -233,7 +232,8 @@ def _reply(
     *,
     has_changed: bool,
 ) -> StreamsReply:
-    before, after = without_epochs(news.current.assigned), without_epochs(step.current.assigned)
+    before = group.tasks_of(news.member_id, news.current.assigned)
+    after = group.tasks_of(news.member_id, step.current.assigned)
     # A member that is behind, or reports something else, may have missed a response.
     missed_it = request.epoch != news.current.epoch or news.reported not in (None, after)
     shows_tasks = request.epoch == JOINING_EPOCH or before != after or missed_it
@@ -263,11 +263,22 @@ def _endpoints(
 ) -> list[EndpointPartitions] | None:
     if request.endpoint_epoch == group.endpoint_epoch:
         return None
-    found = endpoint_partitions(group, step.configured, env.image, without=request.member_id)
-    if news.stored.endpoint is not None:
-        own = partitions_of(news.stored.endpoint, step.current, step.configured, env.image)
-        found.append(own)
-    return found
+    members = {
+        each: (member.stored.endpoint, member.current)
+        for each, member in group.members.items()
+        if each != request.member_id
+    }
+    # Itself last, as it is after the step.
+    members[request.member_id] = (news.stored.endpoint, step.current)
+    return endpoint_partitions(
+        (
+            (endpoint, group.tasks_of(each, current.assigned))
+            for each, (endpoint, current) in members.items()
+            if endpoint is not None
+        ),
+        step.configured,
+        env.image,
+    )
 
 
 def _interval_ms(group: StreamsGroup, step: Step, env: Env, *, has_changed: bool) -> int:

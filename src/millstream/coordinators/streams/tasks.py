@@ -45,15 +45,18 @@ def without_epochs(owned: OwnedTasks) -> TaskAssignment:
 def covers(tasks: TaskAssignment, other: TaskAssignment) -> bool:
     """Whether all of `other` is in `tasks`, in the same roles."""
     return all(
-        set(each_task(parts)) <= set(each_task(whole)) for whole, parts in _by_role(tasks, other)
+        set(partitions).issubset(whole.get(subtopology_id, ()))
+        for whole, parts in _by_role(tasks, other)
+        for subtopology_id, partitions in parts.items()
     )
 
 
 def overlap(tasks: TaskAssignment, other: TaskAssignment) -> bool:
     """Whether a task is in both, in the same role."""
     return any(
-        not set(each_task(one)).isdisjoint(each_task(another))
+        not set(partitions).isdisjoint(another.get(subtopology_id, ()))
         for one, another in _by_role(tasks, other)
+        for subtopology_id, partitions in one.items()
     )
 
 
