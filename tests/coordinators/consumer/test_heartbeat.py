@@ -367,6 +367,16 @@ def test_an_instance_that_is_in_use_is_not_taken_over() -> None:
     assert code is KafkaCode.UNRELEASED_INSTANCE_ID
 
 
+def test_an_instance_is_free_when_its_member_has_joined_as_another() -> None:
+    world = World()
+    world.beat("m1", 0, instance_id="i1")
+    world.beat("m1", 0, instance_id="i2")
+    assert world.consumers().static_members == {"i2": "m1"}
+    world.beat("m1", -1, instance_id="i2")
+    world.beat("m2", 0, instance_id="i1")
+    assert world.consumers().static_members == {"i1": "m2"}
+
+
 def test_commits_are_checked_against_the_members_epoch() -> None:
     world = World()
     world.beat("m1", 0)

@@ -117,6 +117,7 @@ class ConsumerGroup:
             if member_id in self._early:
                 self.set_current(member_id, self._early.pop(member_id))
         else:
+            self._forget_instance(member_id, member.stored)
             member.stored = stored
         member.size_bytes = consumer_member_bytes(stored)
         if member.subscription is None or member.subscription.names != stored.topics:
@@ -135,7 +136,10 @@ class ConsumerGroup:
             self.subscriptions.remove(member.subscription)
         self._release(member.current)
         self.unacknowledged.discard(member_id)
-        instance_id = member.stored.instance_id
+        self._forget_instance(member_id, member.stored)
+
+    def _forget_instance(self, member_id: str, stored: StoredConsumerMember) -> None:
+        instance_id = stored.instance_id
         # The instance may already be back under another id.
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
