@@ -30,7 +30,13 @@ _TAG_BYTES = 2 * SHARED_BUFFER_BYTES
 _UNKNOWN_TAG = 77
 
 
+class _Socket:
+    def fileno(self) -> int:
+        return 0
+
+
 class _Connection:
+    sock = _Socket()
     client_id = client_software = session = shortcut = last_request = None
     listener = "PLAINTEXT"
     principal = ANONYMOUS
