@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from millstream.wire import otlp
 from millstream.wire.otlp import FIELDS_MAX, POINTS_MAX, MetricPoint, read_metrics
 from tests.support.otlp import (
     double,
@@ -34,6 +35,22 @@ def test_a_sum_may_be_a_delta_and_a_whole_number():
     cumulative = message(1, double(4, 2.0)) + varint(2 << 3) + varint(2)
     [point] = read_metrics(metrics_data(metric("sent", 7, cumulative))).points
     assert (point.value, point.is_delta) == (2.0, False)
+
+
+def test_many_signs_of_a_delta_look_at_each_point_once(monkeypatch):
+    signs = []
+
+    class CountedPoint(MetricPoint):
+        def __setattr__(self, name, value):
+            if name == "is_delta" and value:
+                signs.append(self)
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(otlp, "MetricPoint", CountedPoint)
+    data = message(1, b"") * 10 + (varint(2 << 3) + varint(1)) * 100
+    found = read_metrics(metrics_data(metric("sent", 7, data)))
+    assert [point.is_delta for point in found.points] == [True] * 10
+    assert len(signs) == 10
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ class _Reader:
 
     def _read_points(self, name: str, unit: str, shape: _Shape, data: memoryview) -> None:
         first = len(self._points)
+        is_delta = False
         for number, value in self._fields(data):
             if number == 1 and isinstance(value, memoryview):
                 if len(self._points) == POINTS_MAX:
@@ -128,10 +129,12 @@ class _Reader:
                 point = MetricPoint(name, shape.kind, unit, {}, None, None, False)
                 self._read_point(point, shape, value)
                 self._points.append(point)
-            elif number == 2 and value == _DELTA:
-                # It follows the points that it is about.
-                for point in self._points[first:]:
-                    point.is_delta = True
+            elif number == 2:
+                is_delta = value == _DELTA
+        if is_delta:
+            # It follows the points that it is about.
+            for point in self._points[first:]:
+                point.is_delta = True
 
     def _read_point(self, point: MetricPoint, shape: _Shape, data: memoryview) -> None:
         is_number = shape.kind in ("gauge", "sum")

@@ -234,6 +234,41 @@ async def test_a_large_request_is_prepared_in_a_thread(request_of: Request) -> N
     assert threads[0] is not here
 
 
+@running
+async def test_clients_take_turns_for_the_thread() -> None:
+    turns = Turns()
+    done: list[str] = []
+
+    def request_from(client: str) -> Request:
+        connection = FakeConnection()
+        connection.client = client
+        return Request(SimpleNamespace(api_key=3), connection)  # type: ignore[arg-type]
+
+    def work_of(client: str) -> Coroutine[Any, Any, None]:
+        return turns.in_thread_in_line(request_from(client), lambda: done.append(client))
+
+    await asyncio.gather(*(work_of(client) for client in "aaaab"))
+    assert done == ["a", "b", "a", "a", "a"]
+    assert not turns._lines
+
+
+@running
+async def test_nothing_is_prepared_for_a_client_that_has_left(request_of: Request) -> None:
+    turns = Turns()
+    connection = request_of.connection
+    done: list[int] = []
+    async with turns._thread:
+        waiting = asyncio.ensure_future(turns.in_thread_in_line(request_of, lambda: done.append(1)))
+        await asyncio.sleep(0)
+        connection.has_left = True  # type: ignore[attr-defined]
+    with pytest.raises(ClientGone):
+        await waiting
+    request_of.is_long = True
+    with pytest.raises(ClientGone):
+        await turns.prepared(request_of, lambda each: done.append(2))
+    assert not done
+
+
 @pytest.mark.usefixtures("no_time")
 @running
 async def test_long_answers_may_be_combined_in_a_thread(request_of: Request) -> None:

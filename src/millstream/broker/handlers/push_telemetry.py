@@ -69,7 +69,7 @@ async def _keep(
     bytes, which count as received until then."""
     release = request.connection.hold_memory(size_bytes)
     try:
-        metrics = await turns.in_thread(read)
+        metrics = await turns.in_thread_in_line(request, read)
     except KafkaError as error:
         return PushTelemetryResponse(error_code=error.code)
     finally:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterab
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from millstream.broker.network.connection import ClientGone
 from millstream.broker.requests.freeing import free
@@ -56,6 +57,8 @@ class Turns:
         self._turn = asyncio.Lock()
         # One at a time: threads that decode and encode compete with the loop.
         self._thread = asyncio.Lock()
+        # Of each client one request stands in line for the thread; the others wait here.
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS_MAX)
         # What is left of requests that are answered, and who frees it.
         self._remains: list[object] = []
@@ -185,7 +188,7 @@ class Turns:
         """The result of `work`, as for `prepare`."""
         if not request.is_long:
             return work(at_once)
-        found = await self.in_thread(partial(work, self.pace(request)))
+        found = await self.in_thread_in_line(request, partial(work, self.pace(request)))
         request.prepared = (*request.prepared, found)
         return found
 
@@ -199,6 +202,14 @@ class Turns:
     async def in_thread(self, work: Callable[[], R]) -> R:
         """For work on what only the request knows, such as its bytes."""
         async with self._thread:
+            return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    async def in_thread_in_line(self, request: Request, work: Callable[[], R]) -> R:
+        """As `in_thread`; clients take turns, however many requests each of them has. Raises
+        ClientGone, before the work begins, if the client has left."""
+        line = self._lines.setdefault(request.connection.client, asyncio.Lock())
+        async with line, self._thread:
+            stop_if_abandoned(request)
             return await asyncio.get_running_loop().run_in_executor(None, work)
 
     def free_soon(self, request: Request, *remains: object) -> None:
