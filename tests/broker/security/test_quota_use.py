@@ -1,4 +1,7 @@
-"""Quotas on a running node: what exceeds one is answered at once, and then nothing is read."""
+"""Quotas on a running node: what exceeds one is answered at once, and then nothing is read.
+
+And what a node remembers of the use of its clients.
+"""
 
 import socket
 import time
@@ -7,7 +10,12 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.security import quota_use
+from millstream.broker.security.quota_use import ClientQuotas, Windows
+from millstream.cluster.client_entities import ClientEntities, ClientEntity
 from millstream.errors import KafkaCode
+from millstream.model import Principal
+from millstream.security.quotas import MUTATIONS, PRODUCE
 from millstream.wire.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlteredQuotaEntity,
@@ -238,3 +246,72 @@ def test_entities_that_cannot_be(
     root: RawClient, entity: dict[str, str | None], code: KafkaCode
 ) -> None:
     assert alter(root, entity, producer_byte_rate=1).error_code == code
+
+
+def quotas_of(*entities: ClientEntity) -> ClientQuotas:
+    """100 bytes a second, in one window of a second; and one change a second."""
+    known = ClientEntities()
+    known.replace({one: {PRODUCE: "100", MUTATIONS: "1"} for one in entities})
+    return ClientQuotas(
+        known, lambda: 1.0, windows=Windows(1, 1.0), mutation_windows=Windows(1, 1.0)
+    )
+
+
+def use(quotas: ClientQuotas, user: str, client_id: str, amount: float = 150) -> float:
+    limits = quotas.of(Principal(f"User:{user}"), client_id)
+    assert limits is not None
+    return limits.use(PRODUCE, amount)
+
+
+def test_names_of_any_length_have_their_own_quotas_and_take_little_memory() -> None:
+    long = "x" * 20_000
+    quotas = quotas_of(
+        ClientEntity(client_id=""), ClientEntity(client_id=long + "n"), ClientEntity(user=long)
+    )
+    assert use(quotas, "ann", long + "a") == 0.5
+    assert use(quotas, "ann", long + "b") == 0.5
+    # By its own entry, which is found by the whole name.
+    assert quotas.of(Principal(f"User:{long}"), "app") is not None
+    assert use(quotas, long, "app") == 0.5
+    assert use(quotas, long, "other") == 2.0
+    assert use(quotas, "ann", long + "n") == 0.5
+    assert use(quotas, "ann", long + "a") == 2.0
+    for name in (name for key in (*quotas._known, *quotas._windows) for name in key):
+        assert name is None or len(name) <= 250
+
+
+def test_the_window_that_was_used_least_lately_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quota_use, "_KEPT_MAX", 3)
+    quotas = quotas_of(ClientEntity(client_id=""))
+    for client_id in "abcad":
+        use(quotas, "ann", client_id)
+    # All are in use; `b` was used before the others.
+    assert [client_id for _, _, client_id in quotas._windows] == ["c", "a", "d"]
+    assert use(quotas, "ann", "a") > use(quotas, "ann", "b") == 0.5
+
+
+def test_many_clients_do_not_give_one_its_changes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota_use, "_KEPT_MAX", 3)
+    quotas = quotas_of(ClientEntity(client_id=""))
+    for client_id in ("a", "b", "c", "a", "d", "a"):
+        limits = quotas.of(Principal("User:ann"), client_id)
+        assert limits is not None
+        limits.take_mutations(1)
+    limits = quotas.of(Principal("User:ann"), "a")
+    assert limits is not None
+    assert limits.mutation_wait() == 2.0
+
+
+def test_addresses_of_new_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota_use, "_KEPT_MAX", 3)
+    known = ClientEntities()
+    known.replace({ClientEntity(ip=""): {"connection_creation_rate": "1"}})
+    quotas = ClientQuotas(
+        known, lambda: 1.0, windows=Windows(1, 1.0), mutation_windows=Windows(1, 1.0)
+    )
+    for number in range(10):
+        assert quotas.connection_wait(f"10.0.0.{number}") == 0
+    assert quotas.connection_wait("10.0.0.9") > 0
+    assert len(quotas._connections) == 3

@@ -4,9 +4,11 @@ The quotas come from the options of users, client ids and addresses in the coord
 follow their changes. Each node measures its own clients, as in Kafka.
 """
 
+import hashlib
 import sys
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final, TypeVar
 
 from millstream.cluster.client_entities import DEFAULT_NAME, ClientEntities, ClientEntity
 from millstream.errors import KafkaCode, KafkaError
@@ -23,8 +25,13 @@ from millstream.security.quotas import (
     find_limit,
 )
 
-# Clients whose use is remembered. Beyond it, those that use nothing are forgotten.
+# Clients whose use is remembered. Beyond it, those that used something least lately are forgotten.
 _KEPT_MAX: Final = 10_000
+# Clients invent their ids, of up to 32 KB: of a longer name its digest is kept.
+_NAME_LENGTH_MAX: Final = 250
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,20 @@ class Windows:
     @property
     def seconds(self) -> float:
         return self.count * self.size_seconds
+
+
+class _LastUsed(OrderedDict[_Key, _Value]):
+    """The last `_KEPT_MAX` that were used, in that order."""
+
+    def use(self, key: _Key, new: Callable[[], _Value]) -> _Value:
+        found = self.get(key)
+        if found is not None:
+            self.move_to_end(key)
+            return found
+        if len(self) >= _KEPT_MAX:
+            self.popitem(last=False)
+        self[key] = made = new()
+        return made
 
 
 class ClientLimits:
@@ -112,9 +133,9 @@ class ClientQuotas:
         self._has_connection_quotas = False
         # Of clients that were seen since the last change; None for those without limits.
         self._known: dict[tuple[str, str], ClientLimits | None] = {}
-        self._windows: dict[tuple[str, str | None, str | None], RateWindow] = {}
-        self._buckets: dict[tuple[str | None, str | None], TokenBucket] = {}
-        self._connections: dict[str, RateWindow] = {}
+        self._windows: _LastUsed[tuple[str, str | None, str | None], RateWindow] = _LastUsed()
+        self._buckets: _LastUsed[tuple[str | None, str | None], TokenBucket] = _LastUsed()
+        self._connections: _LastUsed[str, RateWindow] = _LastUsed()
         entities.listeners.append(self._entities_changed)
         self._read()
 
@@ -134,16 +155,17 @@ class ClientQuotas:
         """The limits of a client; None if it has none."""
         if not self.are_set:
             return None
-        key = (principal.partition(":")[2], client_id or "")
+        user, client = principal.partition(":")[2], client_id or ""
+        key = (_kept_name(user), _kept_name(client))
         if key not in self._known:
             if len(self._known) >= _KEPT_MAX:
                 self._known.clear()
-            self._known[key] = self._find(*key)
+            self._known[key] = self._find(user, client)
         return self._known[key]
 
     def _find(self, user: str, client_id: str) -> ClientLimits | None:
         found = {
-            name: limit
+            name: _kept_limit(limit)
             for name in CLIENT_QUOTAS
             if (limit := find_limit(name, user, client_id, self._options_of)) is not None
         }
@@ -153,23 +175,10 @@ class ClientQuotas:
         return self._entities.options_of(ClientEntity(user=user, client_id=client_id))
 
     def window(self, name: str, limit: Limit) -> RateWindow:
-        key = (name, limit.user, limit.client_id)
-        found = self._windows.get(key)
-        if found is None:
-            if len(self._windows) >= _KEPT_MAX:
-                now = self.monotonic()
-                self._windows = {
-                    each: window
-                    for each, window in self._windows.items()
-                    if not window.is_unused(now)
-                }
-            found = self._windows[key] = self.windows.new()
-        return found
+        return self._windows.use((name, limit.user, limit.client_id), self.windows.new)
 
     def bucket(self, limit: Limit) -> TokenBucket:
-        if len(self._buckets) >= _KEPT_MAX:
-            self._buckets.clear()
-        return self._buckets.setdefault((limit.user, limit.client_id), TokenBucket())
+        return self._buckets.use((limit.user, limit.client_id), TokenBucket)
 
     # -- connections ------------------------------------------------------------------
 
@@ -181,13 +190,7 @@ class ClientQuotas:
         if rate is None:
             return 0.0
         now = self.monotonic()
-        if len(self._connections) >= _KEPT_MAX:
-            self._connections = {
-                each: window
-                for each, window in self._connections.items()
-                if not window.is_unused(now)
-            }
-        window = self._connections.setdefault(ip, self.windows.new())
+        window = self._connections.use(ip, self.windows.new)
         window.record(1, now)
         wait = window.wait_seconds(rate, now)
         if wait > 0:
@@ -201,6 +204,21 @@ class ClientQuotas:
             if rate is not None:
                 return float(rate)
         return None
+
+
+def _kept_limit(limit: Limit) -> Limit:
+    user, client_id = limit.user, limit.client_id
+    return Limit(
+        limit.rate,
+        None if user is None else _kept_name(user),
+        None if client_id is None else _kept_name(client_id),
+    )
+
+
+def _kept_name(name: str) -> str:
+    if len(name) <= _NAME_LENGTH_MAX:
+        return name
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Mutations:
