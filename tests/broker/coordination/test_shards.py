@@ -4,6 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from millstream.broker.coordination import shards
 from millstream.broker.coordination.coordinators import GroupCoordinators
@@ -12,8 +16,9 @@ from millstream.clock import Clock
 from millstream.config import load_config
 from millstream.coordinators.consumer.heartbeat import HeartbeatReply, HeartbeatRequest
 from millstream.coordinators.groups import requests
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
 from millstream.wire.apis.delete_groups import DeleteGroupsRequest
+from tests.support.broker import Broker
 from tests.support.open_node import OpenNode
 from tests.support.raw_client import RawClient
 
@@ -95,6 +100,32 @@ def test_a_group_is_deleted_when_the_session_is_over_and_its_timer_has_not_fired
 ) -> None:
     code = asyncio.run(deletes_the_group_after_the_session_of_its_member(tmp_path))
     assert code == KafkaCode.NONE
+
+
+def test_a_shard_that_could_not_be_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = TopicPartition("t", 0, 7)
+    with Broker(data_dir=tmp_path, topics={"t": 1}) as broker:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        consumer.commit(offsets=[place], asynchronous=False)
+        consumer.close()
+    failures = [KafkaError(KafkaCode.KAFKA_STORAGE_ERROR, "I/O error"), OSError(24, "too many")]
+    read = shards.PartitionPort.read
+
+    def fail_at_first(port: shards.PartitionPort, offset: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return read(port, offset)
+
+    monkeypatch.setattr(shards.PartitionPort, "read", fail_at_first)
+    monkeypatch.setattr(shards, "_RELOAD_SECONDS", 0.05)
+    with Broker(data_dir=tmp_path) as broker:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        [found] = consumer.committed([place], timeout=20)
+        consumer.close()
+    assert found.offset == 7
+    assert failures == []
 
 
 def test_hashes_of_long_names_are_computed_and_not_kept() -> None:

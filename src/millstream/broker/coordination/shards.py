@@ -48,6 +48,9 @@ _KNOWN_LENGTH_MAX: Final = 256
 # Bytes read at a time in a replay: some milliseconds of decoding.
 REPLAY_BYTES: Final = 64 << 10
 _RETRY_SECONDS: Final = 0.2
+# After a read error, such as too many open files. Each pause is twice as long as the one before.
+_RELOAD_SECONDS: Final = 1.0
+_RELOAD_SECONDS_MAX: Final = 60.0
 # Kafka may have compressed old records; the limit for one decompressed batch.
 _BATCH_BYTES_MAX: Final = 64 << 20
 
@@ -274,7 +277,7 @@ class Shards(Generic[S, C, E]):
             log.info("coordinating %s", shard.name)
             self.spawn(self._load([shard]))
 
-    async def _load(self, shards: Sequence[Shard[S, C, E]]) -> None:
+    async def _load(self, shards: Sequence[Shard[S, C, E]], paused_seconds: float = 0.0) -> None:
         for shard in shards:
             if shard.status is not ShardStatus.LOADING:
                 continue
@@ -283,9 +286,19 @@ class Shards(Generic[S, C, E]):
                 await shard.load()
             except (KafkaError, ValueError, OSError) as error:
                 log.error("cannot load %s: %s", shard.name, error)
-                shard.close()
+                if _may_pass(error):
+                    # Clients are told that it is loading, and ask again.
+                    self.spawn(self._load_later(shard, paused_seconds))
+                else:
+                    shard.close()
                 continue
             self._arm(shard)
+
+    async def _load_later(self, shard: Shard[S, C, E], paused_seconds: float) -> None:
+        """Nobody else would: while this node leads the partition, its role does not change."""
+        seconds = min(2 * paused_seconds or _RELOAD_SECONDS, _RELOAD_SECONDS_MAX)
+        await asyncio.sleep(seconds)
+        await self._load([shard], seconds)
 
     async def _until_readable(self, shard: Shard[S, C, E]) -> None:
         """Wait until everything in the log is committed, so that a replay misses nothing: records
@@ -436,3 +449,9 @@ async def _show_later(
         return show(await answer)
     except KafkaError as error:
         return refuse(error)
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, OSError) or (
+        isinstance(error, KafkaError) and error.code is KafkaCode.KAFKA_STORAGE_ERROR
+    )
