@@ -202,6 +202,16 @@ def test_gaps_between_stored_ranges_are_unknown_until_they_are_delivered() -> No
     share.acknowledge(ONE, [Acknowledgement(4, 5, [ACCEPT])], now_ms=NOW)
 
 
+def test_a_gap_that_the_logs_start_has_reached_begins_there() -> None:
+    share = SharePartition(LIMITS, start_offset=0, stored=[StateBatch(20, 20, ACKNOWLEDGED, 1)])
+    # Of the log's batch 0-9, the first records are deleted.
+    share.log_starts_at(5)
+    assert take(share, [LogBatch(0, 9), LogBatch(10, 20)]) == [Acquired(5, 19, 1)]
+    assert share.start_offset == 5
+    share.acknowledge(ONE, [Acknowledgement(5, 19, [ACCEPT])], now_ms=NOW)
+    assert share.counts().acquired == 0
+
+
 def test_while_a_change_is_being_stored_nobody_gets_the_records() -> None:
     share, log = partition_with(10)
     take(share, log)

@@ -162,10 +162,12 @@ def _joined(found: Sequence[Acquired]) -> list[Acquired]:
 
 def _acquire_gap(job: _Acquisition, batch: InFlightBatch) -> None:
     """As new records, though other records after them are in flight."""
-    first, last = max(batch.first, job.first), min(batch.last, job.last)
+    first = max(batch.first, job.first, job.share.start_offset)
+    last = min(batch.last, job.last)
     in_flight = job.share.in_flight
     if batch.first < first:
         batch = in_flight.cut(batch, first)
+        in_flight.drop_before(job.share.start_offset)
     last = _last_to_take(job, first, last)
     if last < batch.last:
         in_flight.cut(batch, last + 1)
