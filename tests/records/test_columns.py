@@ -10,7 +10,7 @@ from millstream.model import Codec, TimestampType
 from millstream.records import _columns_pure, columns
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.builder import build_batch
-from millstream.records.columns import COMPILED, PURE, Columns, Stop, decode
+from millstream.records.columns import COMPILED, INT64_MAX, PURE, Columns, Stop, decode
 from millstream.records.control import ControlType, EndTransactionMarker, build_end_marker
 from millstream.records.records import Record, read_records
 
@@ -318,11 +318,12 @@ def rewritten(
     keys: columns.KeyMap | None = None,
     kept_offsets: tuple[int, ...] = (),
     now_ms: int = NOW_MS,
+    delete_retention_ms: int = DAY_MS,
     is_end: bool = False,
 ) -> tuple[bytes, list[int]]:
     """Plain batches rewritten, special ones left out; the output and the marks."""
     rewriter = implementation.Rewriter(
-        keys or filled(implementation, data), kept_offsets, now_ms, DAY_MS, 100
+        keys or filled(implementation, data), kept_offsets, now_ms, delete_retention_ms, 100
     )
     position = 0
     while position < len(data):
@@ -392,6 +393,28 @@ class TestTombstones:
         out, _ = rewritten(implementation, marked, now_ms=NOW_MS + DAY_MS)
         assert [record.key for record in records_of(out)] == [b"a"]
         assert BatchView(memoryview(out)).max_timestamp_ms == NOW_MS - 5
+
+    @pytest.mark.parametrize(
+        "retention_ms", [INT64_MAX, INT64_MAX - NOW_MS, INT64_MAX - NOW_MS + 1]
+    )
+    def test_one_that_is_kept_for_ever_stays(
+        self, retention_ms: int, implementation: columns.Implementation
+    ) -> None:
+        kept, _ = rewritten(implementation, self.log(), delete_retention_ms=retention_ms)
+        assert BatchView(memoryview(kept)).base_timestamp_ms == INT64_MAX
+        assert records_of(kept) == records_of(self.log())
+        assert rewritten(implementation, kept, now_ms=NOW_MS * 1000)[0] == kept
+
+    def test_one_much_older_than_its_horizon_is_written_as_64_bits_hold_it(
+        self, implementation: columns.Implementation
+    ) -> None:
+        data = bytes(build_batch([Record(0, 2 - INT64_MAX, b"b", None)], base_offset=0))
+        out, _ = rewritten(implementation, data, delete_retention_ms=INT64_MAX)
+        assert BatchView(memoryview(out)).base_timestamp_ms == INT64_MAX
+        assert BatchView(memoryview(out)).max_timestamp_ms == 2 - INT64_MAX
+        assert out == rewritten(PURE, data, delete_retention_ms=INT64_MAX)[0]
+        # Zigzag of 4, which with the base timestamp wraps to the record's.
+        assert out[61 + 2] == 8
 
 
 @pytest.mark.parametrize("implementation", BOTH)

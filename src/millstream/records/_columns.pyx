@@ -98,6 +98,7 @@ cdef enum:
 
 cdef extern from "<stdint.h>":
     const int64_t INT64_MIN
+    const int64_t INT64_MAX
 
 
 cdef struct Part:
@@ -469,7 +470,8 @@ cdef class Rewriter:
         cdef size_t index
         self._keys = keys
         self._now_ms = now_ms
-        self._horizon_ms = now_ms + delete_retention_ms
+        # Any number that an option may have: a sum beyond the largest one would be in the past.
+        self._horizon_ms = now_ms + min(delete_retention_ms, INT64_MAX - now_ms)
         self._interval_bytes = interval_bytes
         self.max_timestamp_ms = -1
         self.max_timestamp_offset = -1

@@ -209,7 +209,8 @@ class Rewriter:
         self._keys = keys
         self._kept_offsets = frozenset(kept_offsets)
         self._now_ms = now_ms
-        self._horizon_ms = now_ms + delete_retention_ms
+        # Any number that an option may have: a sum beyond the largest one does not fit its field.
+        self._horizon_ms = min(now_ms + delete_retention_ms, _INT64_MAX)
         self._interval_bytes = interval_bytes
         self._out = bytearray()
         self._marks = array("q")
@@ -283,7 +284,7 @@ class Rewriter:
         max_timestamp_ms = batch.max_timestamp_ms
         if kept and not batch.attributes & TIMESTAMP_TYPE_MASK:
             newest_delta = max(part.timestamp_delta for part in kept)
-            max_timestamp_ms = batch.base_timestamp_ms + newest_delta
+            max_timestamp_ms = _wrapped(batch.base_timestamp_ms + newest_delta)
         return len(kept), written, base_timestamp_ms, max_timestamp_ms, attributes
 
     def _is_kept(self, part: _Part, batch: BatchView) -> bool:
@@ -330,12 +331,18 @@ class Rewriter:
         return data
 
 
+def _wrapped(number: int) -> int:
+    """As 64 bits hold it: a record may be further from its horizon than they reach, and clients
+    add up with as many."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def _shifted(part: _Part, records: Bytes, shift_ms: int) -> bytes:
     """The record's bytes, with a timestamp that counts from `shift_ms` earlier."""
     if shift_ms == 0:
         return bytes(records[part.start : part.end])
     body = bytearray(1)
-    write_varint(body, part.timestamp_delta + shift_ms)
+    write_varint(body, _wrapped(part.timestamp_delta + shift_ms))
     write_varint(body, part.offset_delta)
     body += records[part.rest : part.end]
     framed = bytearray()
