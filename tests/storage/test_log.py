@@ -439,6 +439,25 @@ def test_nothing_above_the_high_watermark_expires(disk: MemoryFileSystem) -> Non
     assert [s.base_offset for s in log.apply_retention(NOW_MS + 9999)] == [0]
 
 
+@pytest.mark.parametrize("timestamp_ms", [-1, NOW_MS + 100_001])
+def test_records_that_tell_no_age_expire_on_a_follower_as_on_the_leader(
+    disk: MemoryFileSystem, timestamp_ms: int
+) -> None:
+    config = make_log_config(retention_ms=1000)
+    leader = open_log(disk, config)
+    follower = open_log(disk, config, directory="/f-0")
+    for now_ms in (NOW_MS, NOW_MS + 100_000):
+        sent = batch(1, timestamp_ms=timestamp_ms)
+        append(leader, sent, now_ms=now_ms)
+        follower.append_as_follower(memoryview(sent), now_ms)
+        follower.high_watermark = follower.next_offset
+    for log in (leader, follower):
+        assert log.apply_retention(NOW_MS + 100_000) == []
+        # A round of retention looks at the clock once, and may be late for the last partitions.
+        assert log.apply_retention(NOW_MS + 10_000) == []
+        assert log.apply_retention(NOW_MS + 101_002) != []
+
+
 def test_files_are_opened_as_needed_within_the_limit(disk: MemoryFileSystem) -> None:
     log = open_log(disk, make_log_config(segment_bytes=200), descriptor_limit=3)
     for _ in range(40):

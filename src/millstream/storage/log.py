@@ -271,6 +271,7 @@ class Log:
             if batch.producer_id >= 0:
                 self.producers.take_in(batch)
             self.next_offset = batch.next_offset
+        segment.modified_ms = clock_ms
         self.unsynced.files[segment.file] = None
         return Appended(first, next_offset, -1, self.log_start_offset, False)
 
