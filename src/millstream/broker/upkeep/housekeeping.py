@@ -10,8 +10,8 @@ from millstream.broker.node.state import NodeState
 from millstream.broker.node.topics import Topics
 from millstream.broker.upkeep.consumed import FindCommits, delete_consumed
 from millstream.broker.upkeep.strays import delete_strays
-from millstream.errors import LogDirFailed, NoSpace
-from millstream.replication.partition import Partition
+from millstream.errors import KafkaError, LogDirFailed, NoSpace
+from millstream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,9 @@ SWEEP_SECONDS: Final = 1.0
 
 async def keep_house(node: NodeState, topics: Topics, find_commits: FindCommits) -> None:
     """Runs until cancelled. The intervals are read each time: they are dynamic options."""
+    logged: dict[TopicPartition, str] = {}
     rounds: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = [
-        ("log.retention.check.interval.ms", lambda: apply_retention(node, find_commits)),
+        ("log.retention.check.interval.ms", lambda: apply_retention(node, find_commits, logged)),
         ("log.flush.offset.checkpoint.interval.ms", lambda: checkpoint(node)),
         ("producer.id.expiration.check.interval.ms", lambda: expire_producers(node)),
         ("log.retention.check.interval.ms", lambda: delete_strays(node)),
@@ -58,26 +59,32 @@ async def _every(
             log.exception("housekeeping failed")
 
 
-async def apply_retention(node: NodeState, find_commits: FindCommits) -> None:
-    """Drop segments that are too old, or exceed the size limit."""
-    now_ms = node.clock.now_ms()
+async def apply_retention(
+    node: NodeState, find_commits: FindCommits, logged: dict[TopicPartition, str]
+) -> None:
+    """Drop segments that are too old, or exceed the size limit.
+
+    `logged` are the problems of the last round, and then those of this one. Raises LogDirFailed.
+    """
     has_removed = await delete_consumed(node, find_commits)
+    problems: dict[TopicPartition, str] = {}
     for count, partition in enumerate(list(node.partitions), start=1):
-        if partition.offline_reason is None:
-            has_removed |= _apply_to_one(partition, now_ms)
+        where = partition.topic_partition
+        try:
+            if partition.offline_reason is None:
+                # Not the time when the round began: what was written since would be in the future.
+                has_removed |= bool(partition.log.apply_retention(node.clock.now_ms()))
+        except (KafkaError, OSError) as error:
+            # A damaged segment, or no room, which retention of another partition may free.
+            problems[where] = str(error)
+            if logged.get(where) != problems[where]:
+                log.warning("retention of %s is tried again later: %s", where, error)
         if count % PARTITIONS_PER_STEP == 0:
             await asyncio.sleep(0)
+    logged.clear()
+    logged.update(problems)
     if has_removed:
         await node.disk.checkpoint()
-
-
-def _apply_to_one(partition: Partition, now_ms: int) -> bool:
-    try:
-        return bool(partition.log.apply_retention(now_ms))
-    except NoSpace as error:
-        # Retention of another partition may free the room.
-        log.warning("retention of %s waits for room: %s", partition.topic_partition, error)
-        return False
 
 
 async def expire_producers(node: NodeState) -> None:
