@@ -150,7 +150,7 @@ def with_good_checksum(data: bytes) -> bytes:
 def produce_batch(data: bytes) -> None:
     """What is accepted can be read, by both readers, and has as many records as it says."""
     data = with_good_checksum(data)
-    found = produced_batch(memoryview(data))
+    found = produced_batch(memoryview(bytearray(data)))
     rules = make_batch_rules()
     check_produced(found, rules, NOW_MS, decoded_bytes_max=_UNPACKED_MAX)
     records = list(read_records(found, limit_bytes=_UNPACKED_MAX))
@@ -164,7 +164,7 @@ def walk_both_ways(data: bytes) -> None:
     if len(data) < 4:
         return
     count, records = struct.unpack_from(">i", data)[0] % 1000, data[4:]
-    arguments = (records, 0, len(records), count, 0, -(2**62), 2**62, True)
+    arguments = (records, 0, len(records), count, 0, 0, -(2**62), 2**62, True)
     found = [each.walk_records(*arguments) for each in (walking.IMPLEMENTATION, walking.PURE)]
     if found[0] != found[1]:
         raise AssertionError(f"compiled {found[0]}, Python {found[1]}")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import Codec, TimestampType
-from millstream.records.batch import CRC_START, HEADER_BYTES, BatchView
+from millstream.records.batch import CRC_START, HEADER_BYTES, TIMESTAMP_TYPE_MASK, BatchView
 from millstream.records.builder import build_batch
 from millstream.records.compression import compress
 from millstream.records.records import Record
@@ -140,12 +140,6 @@ def test_unknown_codecs_are_unsupported(codec: int) -> None:
     assert code is KafkaCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_zstd_is_refused_where_the_request_is_too_old_for_it() -> None:
-    rules = make_batch_rules(is_zstd_allowed=False)
-    assert refusal(batch(codec=Codec.ZSTD), rules).code is KafkaCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert is_accepted(batch(codec=Codec.LZ4), rules)
-
-
 def test_each_record_too_far_ahead_is_named() -> None:
     late = NOW_MS + HOUR_MS + 1
     data = batch(
@@ -173,6 +167,50 @@ def test_timestamps_of_the_producer_do_not_matter_under_append_time() -> None:
     )
     assert is_accepted(batch(Record(0, 2**62, None, b"v")), rules)
     assert is_accepted(batch(Record(0, 0, None, b"v")), rules)
+
+
+def with_header_time(timestamp_ms: int, *, data: bytearray, attributes: int = 0) -> bytearray:
+    data[CRC_START + 1] |= attributes
+    return changed(35, timestamp_ms.to_bytes(8, "big", signed=True), data=data)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("said_ms", [2**63 - 1, NOW_MS + 50 * 60_000, NOW_MS - 1, -1])
+def test_a_header_that_is_wrong_about_its_newest_record_is_corrected(
+    said_ms: int, codec: Codec
+) -> None:
+    data = with_header_time(said_ms, data=batch(codec=codec))
+    checked = BatchView(memoryview(data))
+    check_produced(checked, make_batch_rules(), NOW_MS)
+    assert data == batch(codec=codec)
+    assert (checked.max_timestamp_ms, checked.crc_is_valid()) == (NOW_MS, True)
+
+
+def test_a_batch_without_timestamps_says_so() -> None:
+    data = with_header_time(2**63 - 1, data=batch(Record(0, -1, None, b"v")))
+    assert is_accepted(data)
+    assert BatchView(memoryview(data)).max_timestamp_ms == -1
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_the_timestamp_type_is_not_the_producers_to_choose(codec: Codec) -> None:
+    data = with_header_time(NOW_MS + 5, data=batch(codec=codec), attributes=TIMESTAMP_TYPE_MASK)
+    assert is_accepted(data)
+    assert data == batch(codec=codec)
+
+
+@pytest.mark.parametrize("said_ms", [2**63 - 1, NOW_MS + HOUR_MS + 1, -1])
+def test_an_append_time_of_the_producer_is_held_against_the_limits(said_ms: int) -> None:
+    data = with_header_time(said_ms, data=batch(), attributes=TIMESTAMP_TYPE_MASK)
+    assert refusal(data).code is KafkaCode.INVALID_TIMESTAMP
+
+
+def test_an_append_time_of_the_producer_is_refused_where_the_node_gives_it() -> None:
+    rules = make_batch_rules(timestamp_type=TimestampType.LOG_APPEND_TIME)
+    data = with_header_time(NOW_MS, data=batch(), attributes=TIMESTAMP_TYPE_MASK)
+    assert refusal(data, rules).code is KafkaCode.INVALID_TIMESTAMP
+    # What else the header says is overwritten.
+    assert is_accepted(with_header_time(2**63 - 1, data=batch()), rules)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -253,11 +291,13 @@ def test_a_batch_is_checked_again_under_other_rules() -> None:
 
 
 def _passes_in_order(data: bytearray, rules: BatchRules) -> bool:
+    """Without a correction."""
+    content = bytearray(data)
     try:
-        check_in_order(BatchView(memoryview(data)), rules, NOW_MS, LIGHT)
+        check_in_order(BatchView(memoryview(content)), rules, NOW_MS, LIGHT)
     except KafkaError:
         return False
-    return True
+    return content == data
 
 
 @given(st.data())

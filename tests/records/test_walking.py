@@ -22,7 +22,8 @@ FAR = 2**62
 
 
 def walked(data: bytes, count: int, implementation: Implementation, **terms: object) -> Walked:
-    wanted = {"earliest_ms": 0, "latest_ms": FAR, "needs_key": False, **terms}
+    largest_ms = {"max_timestamp_ms": NOW_MS}
+    wanted = {"earliest_ms": 0, "latest_ms": FAR, "needs_key": False, **largest_ms, **terms}
     # In the midst of something else, as the records of a batch are.
     around = b"<" + data + b">"
     found = walk(
@@ -34,7 +35,7 @@ def walked(data: bytes, count: int, implementation: Implementation, **terms: obj
         implementation=implementation,
         **wanted,
     )  # type: ignore[arg-type]
-    return found or Walked(Problem.NONE, max(count, 0), [], 0, [], 0)
+    return found or Walked(Problem.NONE, max(count, 0), [], 0, [], 0, NOW_MS)
 
 
 def varint(value: int) -> bytes:
@@ -118,10 +119,37 @@ def test_keys_and_times_are_counted_and_the_first_are_kept(implementation: Imple
     assert len(found.bad_times) == 128
 
 
+@pytest.mark.parametrize(
+    ("times", "largest_ms"),
+    [((3, 9, 5), NOW_MS + 9), ((-NOW_MS - 1,), -1), ((-NOW_MS - 7, -NOW_MS - 1), -1)],
+)
+def test_the_largest_timestamp_is_compared_with_what_the_header_says(
+    times: tuple[int, ...], largest_ms: int, implementation: Implementation
+) -> None:
+    data = b"".join(record(number, time=time) for number, time in enumerate(times))
+    terms = {"base_timestamp_ms": NOW_MS, "earliest_ms": -FAR, "latest_ms": FAR}
+
+    def found(max_timestamp_ms: int) -> Walked | None:
+        return walk(
+            *(data, 0, len(data), len(times)),
+            max_timestamp_ms=max_timestamp_ms,
+            needs_key=False,
+            implementation=implementation,
+            **terms,
+        )
+
+    assert found(largest_ms) is None
+    for other_ms in (largest_ms - 1, largest_ms + 1, 2**63 - 1):
+        walked_over = found(other_ms)
+        assert walked_over is not None
+        assert walked_over.problem is Problem.NONE
+        assert walked_over.max_timestamp_ms == largest_ms
+
+
 def test_records_outside_of_the_data_are_not_looked_for(implementation: Implementation) -> None:
     for start, stop in ((-1, 2), (2, 1), (0, 99)):
         with pytest.raises(ValueError, match="outside"):
-            implementation.walk_records(b"ab", start, stop, 1, 0, 0, 0, False)
+            implementation.walk_records(b"ab", start, stop, 1, 0, 0, 0, 0, False)
 
 
 def test_what_the_builder_makes_is_right(implementation: Implementation) -> None:

@@ -17,6 +17,8 @@ cdef enum:
     BATCH_HEADER_BYTES = 61
     LENGTH_FIELD_END = 12
     MAGIC = 2
+    # What a record has that was not given a timestamp.
+    NO_TIMESTAMP = -1
 
 # The values are those of `walking.Problem`.
 cdef enum:
@@ -161,10 +163,10 @@ cdef inline int64_t next_record(Walk* walk, const uint8_t* stop, int64_t index, 
 cdef inline int are_whole(
     const uint8_t* data, size_t size, int64_t count, int64_t base_timestamp, int64_t max_timestamp
 ) noexcept nogil:
-    """Are these exactly `count` records that everybody can read, and none of them newer than
-    their batch says or with an odd timestamp?"""
+    """Are these exactly `count` records that everybody can read, none with an odd timestamp, and
+    the newest as new as their batch says?"""
     cdef Walk walk
-    cdef int64_t index, timestamp, key_length = 0
+    cdef int64_t index, timestamp, largest = NO_TIMESTAMP, key_length = 0
     walk.at = data
     walk.problem = NONE
     for index in range(count):
@@ -173,6 +175,8 @@ cdef inline int are_whole(
             return 0
         # Wraps round like Java's, without being undefined.
         timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp)
-        if timestamp > max_timestamp or timestamp < -1:
+        if timestamp < NO_TIMESTAMP:
             return 0
-    return walk.at == data + size
+        if timestamp > largest:
+            largest = timestamp
+    return walk.at == data + size and largest == max_timestamp

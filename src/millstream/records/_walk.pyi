@@ -17,6 +17,7 @@ def walk_records(
     stop: int,
     count: int,
     base_timestamp: int,
+    max_timestamp: int,
     earliest: int,
     latest: int,
     needs_key: bool,

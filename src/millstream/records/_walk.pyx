@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp
 
 from millstream.records._record_walk cimport (
-    BAD_HEADERS, BAD_OFFSET, BAD_SIZE, BATCH_HEADER_BYTES, BYTES_LEFT, NONE, Walk,
+    BAD_HEADERS, BAD_OFFSET, BAD_SIZE, BATCH_HEADER_BYTES, BYTES_LEFT, NO_TIMESTAMP, NONE, Walk,
     has_ordinary_header, ms_get32, ms_get64, next_record, skip, varint, varlong,
 )
 
@@ -30,6 +30,7 @@ cdef struct Found:
     int64_t index
     int64_t null_keys
     int64_t bad_times
+    int64_t max_timestamp
     int64_t[KEPT_MAX] key_indexes
     int64_t[KEPT_MAX] time_indexes
     int64_t[KEPT_MAX] times
@@ -41,13 +42,14 @@ cdef bint are_right(
     const uint8_t* end,
     int64_t count,
     int64_t base_timestamp,
+    int64_t max_timestamp,
     int64_t earliest,
     int64_t latest,
     bint needs_key,
 ) noexcept nogil:
     """Walk over all records. `found` says what is wrong."""
     cdef Walk walk
-    cdef int64_t index = 0, key_length = 0, timestamp
+    cdef int64_t index = 0, key_length = 0, timestamp, largest = NO_TIMESTAMP
     found.null_keys = found.bad_times = 0
     walk.at = at
     walk.problem = NONE
@@ -66,12 +68,20 @@ cdef bint are_right(
                 found.time_indexes[found.bad_times] = index
                 found.times[found.bad_times] = timestamp
             found.bad_times += 1
+        if timestamp > largest:
+            largest = timestamp
         index += 1
     if walk.problem == NONE and walk.at != end:
         walk.problem = BYTES_LEFT
     found.problem = walk.problem
     found.index = index
-    return walk.problem == NONE and not found.null_keys and not found.bad_times
+    found.max_timestamp = largest
+    return (
+        walk.problem == NONE
+        and largest == max_timestamp
+        and not found.null_keys
+        and not found.bad_times
+    )
 
 
 def is_ordinary(data, int64_t bytes_max, int64_t earliest, int64_t latest, bint needs_key):
@@ -91,6 +101,7 @@ def is_ordinary(data, int64_t bytes_max, int64_t earliest, int64_t latest, bint 
                 batch + buffer.len,
                 <int32_t> ms_get32(batch + 57),
                 <int64_t> ms_get64(batch + 27),
+                <int64_t> ms_get64(batch + 35),
                 earliest,
                 latest,
                 needs_key,
@@ -105,15 +116,17 @@ def walk_records(
     Py_ssize_t stop,
     int64_t count,
     int64_t base_timestamp,
+    int64_t max_timestamp,
     int64_t earliest,
     int64_t latest,
     bint needs_key,
 ):
     """None where nothing is wrong with `data[start:stop]`, as nearly always. Else
 
-        problem, index, null key indexes, how many, bad times, how many
+        problem, index, null key indexes, how many, bad times, how many, largest timestamp
 
-    `bad times` are (index, timestamp); of both lists only the first are kept.
+    `bad times` are (index, timestamp); of both lists only the first are kept. The largest timestamp
+    is that of the records before `index`, -1 at least.
     """
     cdef Py_buffer buffer
     cdef Found found
@@ -131,6 +144,7 @@ def walk_records(
                 bytes_ + stop,
                 count,
                 base_timestamp,
+                max_timestamp,
                 earliest,
                 latest,
                 needs_key,
@@ -146,6 +160,7 @@ def walk_records(
         found.null_keys,
         [(found.time_indexes[i], found.times[i]) for i in range(min(found.bad_times, KEPT_MAX))],
         found.bad_times,
+        found.max_timestamp,
     )
 
 

@@ -3,13 +3,14 @@
 from array import array
 from typing import Final
 
+from millstream.model import NO_TIMESTAMP_MS
 from millstream.records.batch import HEADER_BYTES, MAGIC, BatchView
 
 NAME: Final = "pure Python"
 KEPT_MAX: Final = 128
 
-# Problem, index, null keys and their number, bad times and their number.
-Found = tuple[int, int, list[int], int, list[tuple[int, int]], int]
+# Problem, index, null keys and their number, bad times and their number, largest timestamp.
+Found = tuple[int, int, list[int], int, list[tuple[int, int]], int, int]
 
 (_NONE, _ENDS_EARLY, _BYTES_LEFT, _BAD_NUMBER, _BAD_SIZE, _BAD_HEADERS, _BAD_OFFSET) = range(7)
 # A longer number is none: it could exceed 64 bits.
@@ -158,6 +159,7 @@ def is_ordinary(
         len(data),
         batch.record_count,
         batch.base_timestamp_ms,
+        batch.max_timestamp_ms,
         earliest,
         latest,
         needs_key,
@@ -171,6 +173,7 @@ def walk_records(
     stop: int,
     count: int,
     base_timestamp: int,
+    max_timestamp: int,
     earliest: int,
     latest: int,
     needs_key: bool,
@@ -180,6 +183,7 @@ def walk_records(
     walk = _Walk(memoryview(data))
     walk.at = start
     problem = index = null_keys = bad_times = 0
+    largest = NO_TIMESTAMP_MS
     key_indexes: list[int] = []
     times: list[tuple[int, int]] = []
     try:
@@ -190,18 +194,19 @@ def walk_records(
                 if null_keys <= KEPT_MAX:
                     key_indexes.append(index)
             timestamp = _wrapped(base_timestamp + delta)
-            if timestamp != -1 and not earliest <= timestamp <= latest:
+            if timestamp != NO_TIMESTAMP_MS and not earliest <= timestamp <= latest:
                 bad_times += 1
                 if bad_times <= KEPT_MAX:
                     times.append((index, timestamp))
+            largest = max(largest, timestamp)
             index += 1
         if walk.at != stop:
             problem = _BYTES_LEFT
     except _Stopped as stopped:
         problem = stopped.problem
-    if not problem and not null_keys and not bad_times:
+    if not problem and not null_keys and not bad_times and largest == max_timestamp:
         return None
-    return problem, index, key_indexes, null_keys, times, bad_times
+    return problem, index, key_indexes, null_keys, times, bad_times, largest
 
 
 def find_time(

@@ -171,10 +171,17 @@ class BatchView:
 
     def stamp_append_time(self, now_ms: int) -> None:
         """Make this a LogAppendTime batch. Readers take max_timestamp for every record."""
-        self.attributes |= TIMESTAMP_TYPE_MASK
-        _INT16.pack_into(self.buffer, CRC_START, self.attributes)
-        _INT64.pack_into(self.buffer, 35, now_ms)
-        self.max_timestamp_ms = now_ms
+        self._stamp_time(self.attributes | TIMESTAMP_TYPE_MASK, now_ms)
+
+    def stamp_create_time(self, newest_ms: int) -> None:
+        """Make this a CreateTime batch whose newest record has this timestamp."""
+        self._stamp_time(self.attributes & ~TIMESTAMP_TYPE_MASK, newest_ms)
+
+    def _stamp_time(self, attributes: int, max_timestamp_ms: int) -> None:
+        self.attributes = attributes
+        self.max_timestamp_ms = max_timestamp_ms
+        _INT16.pack_into(self.buffer, CRC_START, attributes)
+        _INT64.pack_into(self.buffer, 35, max_timestamp_ms)
         self.crc = crc32c(self.buffer[CRC_START : self.size_bytes])
         _UINT32.pack_into(self.buffer, 17, self.crc)
 

@@ -8,6 +8,9 @@ the same answer.
 To unpack and walk over a large batch takes milliseconds. `LIGHT` says what may be done on the
 event loop; `HEAVY` belongs in a thread, which makes a `CheckedBatch` of it.
 
+A header that is wrong about the newest of its records is corrected in place, as Kafka does: lookups
+by time, rolling, retention and compaction go by what it says.
+
 A batch is checked alone, or in a group whose batches were found to be well-formed while
 they were received. What a topic asks of a batch is written down once, for both, in
 `_too_large` and `_check_attributes`.
@@ -17,12 +20,13 @@ from typing import Final, Protocol
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
-from millstream.model import Codec, TimestampType
+from millstream.model import NO_TIMESTAMP_MS, Codec, TimestampType
 from millstream.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
     HEADER_BYTES,
     MAGIC,
+    TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchView,
 )
@@ -63,7 +67,6 @@ class BatchRules:
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     is_key_required: bool = False
-    is_zstd_allowed: bool = True
     # Only for requests whose transaction was verified.
     is_transactional_allowed: bool = False
 
@@ -115,7 +118,8 @@ class BatchFacts(Protocol):
 
 
 class WellFormedGroup(BatchFacts, Protocol):
-    """Batches whose bytes are known to be right: magic, lengths, counts and CRC."""
+    """Batches whose bytes are known to be right: magic, lengths, counts, largest timestamps and
+    CRC."""
 
     @property
     def largest_bytes(self) -> int:
@@ -200,6 +204,8 @@ def check_in_order(batch: BatchView, rules: BatchRules, now_ms: int, decoded_byt
     # Nearly always there is nothing but the codec.
     if not 0 <= batch.attributes < _ZSTD:
         _check_attributes(batch, rules)
+        if batch.attributes & TIMESTAMP_TYPE_MASK:
+            _check_append_time(batch, rules, now_ms)
     return _check_records(batch, rules, now_ms, decoded_bytes_max)
 
 
@@ -219,7 +225,7 @@ def checked_batch(
 
 def checked_whole_batch(data: memoryview, rules: BatchRules, now_ms: int) -> CheckedBatch | None:
     """As `checked_batch`, for an uncompressed batch outside of transactions whose bytes are known
-    to be right, with no record newer than its header says. None where more has to be looked at."""
+    to be right, its largest timestamp as well. None where more has to be looked at."""
     batch = CheckedBatch(data)
     if batch.size_bytes > rules.message_bytes_max or _needs_records(batch, rules, now_ms):
         return None
@@ -279,25 +285,32 @@ def _check_attributes(batches: BatchFacts, rules: BatchRules) -> None:
             raise KafkaError(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if batches.producer_id < 0:
             raise _invalid("transactional batch without a producer id")
-    _check_codec(attributes & CODEC_MASK, rules)
+    if attributes & CODEC_MASK > _CODEC_MAX:
+        raise KafkaError(
+            KafkaCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"unknown compression codec {attributes & CODEC_MASK}",
+        )
+
+
+def _check_append_time(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
+    """A producer says that all records were appended at the largest timestamp. Kafka then takes it
+    for that of each record: the topic has to allow it."""
+    earliest_ms, latest_ms = _time_limits(rules, now_ms)
+    if rules.timestamp_type is _LOG_APPEND_TIME or batch.max_timestamp_ms == NO_TIMESTAMP_MS:
+        raise KafkaError(
+            KafkaCode.INVALID_TIMESTAMP, "producers may not set the timestamp type LogAppendTime"
+        )
+    if not earliest_ms <= batch.max_timestamp_ms <= latest_ms:
+        raise KafkaError(
+            KafkaCode.INVALID_TIMESTAMP,
+            f"timestamp {batch.max_timestamp_ms} is not within [{earliest_ms}, {latest_ms}]",
+        )
 
 
 def _magic_error(magic: int) -> KafkaError:
     if magic in (0, 1):
         return _invalid(f"record format v{magic} is no longer written; use v2 batches")
     return KafkaError(KafkaCode.CORRUPT_MESSAGE, f"unknown record format: magic {magic}")
-
-
-def _check_codec(number: int, rules: BatchRules) -> None:
-    if number > _CODEC_MAX:
-        raise KafkaError(
-            KafkaCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {number}"
-        )
-    if number == _ZSTD and not rules.is_zstd_allowed:
-        raise KafkaError(
-            KafkaCode.UNSUPPORTED_COMPRESSION_TYPE,
-            "zstd needs Produce version 7 or newer",
-        )
 
 
 def _check_records(batch: BatchView, rules: BatchRules, now_ms: int, decoded_bytes_max: int) -> int:
@@ -337,16 +350,24 @@ def _walk(
         stop,
         batch.record_count,
         batch.base_timestamp_ms,
+        batch.max_timestamp_ms,
         earliest_ms,
         latest_ms,
         rules.is_key_required,
     )
-    if raw is None:
+    newest_ms = batch.max_timestamp_ms
+    if raw is not None:
+        found = walked(raw)
+        if found.problem is not Problem.NONE:
+            raise _invalid(found.text)
+        if found.bad_time_count or found.null_key_count:
+            raise _record_errors(found, earliest_ms, latest_ms)
+        newest_ms = found.max_timestamp_ms
+    elif not batch.attributes & TIMESTAMP_TYPE_MASK:
         return
-    found = walked(raw)
-    if found.problem is not Problem.NONE:
-        raise _invalid(found.text)
-    raise _record_errors(found, earliest_ms, latest_ms)
+    # Under LogAppendTime the append does it.
+    if rules.timestamp_type is not _LOG_APPEND_TIME:
+        batch.stamp_create_time(newest_ms)
 
 
 def _time_limits(rules: BatchRules, now_ms: int) -> tuple[int, int]:

@@ -47,6 +47,8 @@ class Walked:
     # Index and timestamp.
     bad_times: list[tuple[int, int]]
     bad_time_count: int
+    # -1 if none of the records has one.
+    max_timestamp_ms: int
 
     @property
     def text(self) -> str:
@@ -67,6 +69,7 @@ class Implementation(Protocol):
         stop: int,
         count: int,
         base_timestamp: int,
+        max_timestamp: int,
         earliest: int,
         latest: int,
         needs_key: bool,
@@ -104,26 +107,35 @@ def walk(
     count: int,
     *,
     base_timestamp_ms: int,
+    max_timestamp_ms: int,
     earliest_ms: int,
     latest_ms: int,
     needs_key: bool,
     implementation: Implementation = IMPLEMENTATION,
 ) -> Walked | None:
-    """Walk over the `count` uncompressed records in `data[start:stop]`: are they whole, and as a
-    topic wants them? None if they are.
+    """Walk over the `count` uncompressed records in `data[start:stop]`: are they whole, as a topic
+    wants them, and the newest of `max_timestamp_ms`? None if they are.
 
     A record without a timestamp has -1, which is never out of range.
     """
     found = implementation.walk_records(
-        data, start, stop, count, base_timestamp_ms, earliest_ms, latest_ms, needs_key
+        data,
+        start,
+        stop,
+        count,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        earliest_ms,
+        latest_ms,
+        needs_key,
     )
     return None if found is None else walked(found)
 
 
 def walked(found: _walk_pure.Found) -> Walked:
     """What `walk_records` of an implementation has found."""
-    problem, index, keys, key_count, times, time_count = found
-    return Walked(Problem(problem), index, keys, key_count, times, time_count)
+    problem, index, keys, key_count, times, time_count, max_timestamp_ms = found
+    return Walked(Problem(problem), index, keys, key_count, times, time_count, max_timestamp_ms)
 
 
 def find_time(

@@ -96,8 +96,10 @@ def test_each_partition_is_found_with_its_batch(implementation: Implementation) 
         batch(codec=Codec.LZ4),
         batch(base_sequence=-1),
         changed(batch(), lambda data: data.__setitem__(22, 0x10)),
-        # A record that is newer than the header says, and one with a negative timestamp.
+        # The newest record is newer or older than the header says, or has a negative timestamp.
         changed(batch(), lambda data: struct.pack_into(">q", data, 35, NOW_MS - 1)),
+        changed(batch(NOW_MS, 5), lambda data: struct.pack_into(">q", data, 35, NOW_MS + 1)),
+        changed(batch(-1), lambda data: struct.pack_into(">q", data, 35, 2**63 - 1)),
         batch(-2, NOW_MS),
         changed(batch(), lambda data: struct.pack_into(">qq", data, 27, -1, -2)),
         changed(batch(), lambda data: data.__setitem__(HEADER_BYTES + 3, 9)),
@@ -113,7 +115,7 @@ def test_what_is_not_whole_is_found_and_left_to_the_other_checks(
 
 
 @pytest.mark.parametrize("times", [(NOW_MS,), (-1,), (0, NOW_MS), (NOW_MS, 5)])
-def test_whole_batches_have_any_timestamps_up_to_the_newest(
+def test_whole_batches_have_any_timestamps(
     times: tuple[int, ...], implementation: Implementation
 ) -> None:
     assert found_in(frame(batch(*times)), implementation) == [(3, bytes(batch(*times)), True)]

@@ -1,8 +1,8 @@
 """Finds the batches of a repeated produce, and tells which of them are whole.
 
 A batch is whole if nothing is wrong with it that its bytes can show: it is uncompressed and
-outside of transactions, header, checksum and records are right, and no record is newer than
-the header says. What a topic asks is checked after that (`validation.checked_whole_batch`).
+outside of transactions, header, checksum and records are right, and the newest record is as new
+as the header says. What a topic asks is checked after that (`validation.checked_whole_batch`).
 Any other batch may be right as well, and is checked like every produced batch.
 
 The pass over the frame exists twice, compiled and in Python, with the same result.
