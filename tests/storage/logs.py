@@ -14,6 +14,7 @@ from millstream.storage.incoming import batch_rules
 from millstream.storage.log import Appended, Log, LogConfig
 from millstream.storage.lookup import find_timestamp
 from millstream.storage.recovery import Circumstances, recover_log
+from millstream.storage.segment import Segment
 from millstream.storage.values import TimestampOffset
 from tests.storage.memory_files import MemoryFileSystem
 
@@ -103,6 +104,16 @@ def offset_for_timestamp(
     return find_timestamp(
         log.segments, timestamp_ms, from_offset=log.log_start_offset, upto_offset=upto_offset
     )
+
+
+def first_since(
+    segment: Segment, timestamp_ms: int, *, from_offset: int = 0
+) -> tuple[int, int] | None:
+    """Position and size of the first batch with such a record."""
+    for position, header in segment.headers_since(timestamp_ms, from_offset=from_offset):
+        if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= from_offset:
+            return position, header.size_bytes
+    return None
 
 
 def read_all(log: Log) -> bytes:

@@ -16,7 +16,15 @@ from millstream.records.batch import split_batches
 from millstream.storage.incoming import batch_rules
 from millstream.storage.log import Log, LogConfig
 from tests.storage.batch_groups import GroupOf
-from tests.storage.logs import LOG_PATH, NOW_MS, append_as_leader, batch, make_log_config, open_log
+from tests.storage.logs import (
+    LOG_PATH,
+    NOW_MS,
+    append_as_leader,
+    batch,
+    first_since,
+    make_log_config,
+    open_log,
+)
 from tests.storage.memory_files import MemoryFileSystem
 
 EPOCH = 3
@@ -84,9 +92,7 @@ def test_a_group_leaves_what_single_appends_leave(
         for offset in range(together.next_offset):
             assert segment.find(offset) == other.find(offset)
         for at in range(-6, 7):
-            wanted = {"from_offset": 0}
-            found = segment.find_timestamp(NOW_MS + at, **wanted)
-            assert found == other.find_timestamp(NOW_MS + at, **wanted)
+            assert first_since(segment, NOW_MS + at) == first_since(other, NOW_MS + at)
         segment.forget_recent()
         other.forget_recent()
 

@@ -1,15 +1,19 @@
-"""Lookups by time over batches that are intact, but whose records cannot be read."""
+"""Lookups by time over batches that are intact, but whose records cannot be read or whose header is
+false."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 from crc32c import crc32c
 
 from millstream.model import Codec
+from millstream.records.batch import BatchView
 from millstream.storage.log import Log
 from millstream.storage.lookup import LargeBatch, find_max_timestamp, find_timestamp
+from millstream.storage.segment import Segment
 from millstream.storage.values import TimestampOffset
-from tests.storage.logs import batch, open_log
+from tests.storage.logs import NOW_MS, append, batch, make_log_config, open_log
 from tests.storage.memory_files import MemoryFileSystem
 
 _HEADER_BYTES = 61
@@ -104,3 +108,80 @@ def test_the_largest_timestamp_is_not_given_for_records_that_cannot_be_read() ->
     found = find_max_timestamp(log.segments, from_offset=0, upto_offset=4)
     assert found is not None
     assert (found.timestamp_ms, found.offset) == (100, 3)
+
+
+def lying(offset: int, timestamp_ms: int) -> bytearray:
+    """The header promises a later time than its record has; nodes used to store that."""
+    data = stored(offset, timestamp_ms)
+    data[35:43] = (2**63 - 1).to_bytes(8, "big")
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return data
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The positions of headers that lookups read."""
+    positions: list[int] = []
+    headers = Segment.headers
+
+    def noted(*arguments: int) -> Iterator[tuple[int, BatchView]]:
+        for position, header in headers(*arguments):  # type: ignore[arg-type]
+            positions.append(position)
+            yield position, header
+
+    monkeypatch.setattr(Segment, "headers", noted)
+    return positions
+
+
+def test_headers_with_a_false_time_cost_one_scan_together(passed: list[int]) -> None:
+    lies = range(0, 3000, 200)
+    log = log_of(*(lying(n, 10) if n in lies else stored(n, 10) for n in range(3000)))
+    passed.clear()
+    assert found_at(log, 15) is None
+    # Each pause goes on at the last header that was read; some lead to their batch.
+    assert len(set(passed)) == 3000
+    assert len(passed) < 3500
+
+
+def test_a_long_scan_pauses(passed: list[int]) -> None:
+    log = log_of(*(stored(n, 10) for n in range(2000)), stored(2000, 30))
+    log.segments.active.max_timestamp_ms = 30
+    wanted = {"from_offset": 0, "upto_offset": log.next_offset}
+    searched: dict[int, TimestampOffset | None] = {}
+    steps = []
+    while True:
+        passed.clear()
+        try:
+            found = find_timestamp(log.segments, 20, searched=searched, **wanted)
+        except LargeBatch as pause:
+            steps.append(len(passed))
+            searched[pause.base_offset] = pause.search()
+        else:
+            break
+    assert found is not None
+    assert (found.timestamp_ms, found.offset) == (30, 2000)
+    assert len(steps) >= 3
+    assert max(steps) <= 600
+    # Who cannot wait gets the same at once.
+    assert find_timestamp(log.segments, 20, **wanted) == found
+
+
+def test_a_record_behind_a_false_time_is_found() -> None:
+    log = log_of(lying(0, 10), *(stored(n, 10) for n in range(1, 1200)), stored(1200, 30))
+    assert found_at(log, 20) == (30, 1200)
+    assert found_at(log, 5) == (10, 0)
+
+
+def test_a_produced_false_time_is_not_stored_and_the_index_goes_on() -> None:
+    log = open_log(MemoryFileSystem(), make_log_config(index_interval_bytes=100))
+    for number in range(50):
+        data = lying(0, NOW_MS + number) if number == 3 else stored(0, NOW_MS + number)
+        append(log, data)
+    segment = log.segments.active
+    assert segment.read_max_timestamp() == NOW_MS + 49
+    last = segment.times.last()
+    assert last is not None
+    assert NOW_MS + 40 < last[0] < NOW_MS + 50
+    found = find_max_timestamp(log.segments, from_offset=0, upto_offset=50)
+    assert found is not None
+    assert (found.timestamp_ms, found.offset) == (NOW_MS + 49, 49)

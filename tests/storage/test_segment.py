@@ -12,6 +12,7 @@ from tests.storage.logs import (
     TIMES_PATH,
     append,
     batch,
+    first_since,
     make_log_config,
     open_log,
 )
@@ -104,7 +105,7 @@ def test_lookups_equal_a_linear_scan_whatever_happened_to_the_indexes(
     for offset in data.draw(st.permutations(range(sum(counts) + 1)))[:12]:
         assert segment.find(offset) == scan_for_offset(segment, offset)
     for stamp in [*stamps[:: max(1, len(stamps) // 6)], stamps[-1] + 1, 0]:
-        found = segment.find_timestamp(stamp, from_offset=0)
+        found = first_since(segment, stamp)
         assert found == scan_for_timestamp(segment, stamp)
     assert segment.read_max_timestamp() == stamps[-1]
 
@@ -125,7 +126,7 @@ def test_times_are_found_in_any_order_of_timestamps(stamps: list[int]) -> None:
     disk = closed_disk(stamps, [1] * len(stamps))
     segment = open_log_without_loading(disk)
     for stamp in range(52):
-        found = segment.find_timestamp(stamp, from_offset=0)
+        found = first_since(segment, stamp)
         assert found == scan_for_timestamp(segment, stamp)
     assert segment.read_max_timestamp() == max(stamps)
 

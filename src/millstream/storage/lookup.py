@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 _BYTES_ON_LOOP_MAX: Final = 1 << 18
 # Batches whose header promises a timestamp that no record of theirs has that can be read.
 _BATCHES_MAX: Final = 16
+# To pass over so many takes less than a millisecond. The time index leaves fewer to look at, unless
+# the newest records came before many older ones.
+_HEADERS_MAX: Final = 500
 
 
 def find_range(
@@ -142,8 +145,8 @@ def _locate(
 
 
 class LargeBatch(Exception):
-    """Raised where a batch has more records than a lookup may read on the loop: call `search`
-    in a thread, then look up again with what it found."""
+    """Raised where a lookup would take long for the loop: call `search` in a thread, then look up
+    again with what it found."""
 
     def __init__(self, batch: BatchView, timestamp_ms: int, from_offset: int) -> None:
         super().__init__(batch.base_offset)
@@ -158,9 +161,24 @@ class LargeBatch(Exception):
         )
 
 
+class _Pause(LargeBatch):
+    """Much was passed over, up to and with this batch. To wait for a thread gives others their
+    turn, though nothing is left to be searched."""
+
+    def __init__(self, base_offset: int, found: TimestampOffset | None) -> None:
+        Exception.__init__(self, base_offset)
+        self.base_offset = base_offset
+        self._found = found
+
+    def search(self) -> TimestampOffset | None:
+        return self._found
+
+
 # What was found in large batches, by their base offsets.
 Searched = Mapping[int, TimestampOffset | None]
 _NOTHING_YET: Final[Searched] = {}
+# For a batch whose header promises nothing.
+_PASSED_OVER: Final = TimestampOffset(-1, -1, -1)
 
 
 def find_timestamp(
@@ -169,25 +187,37 @@ def find_timestamp(
     *,
     from_offset: int,
     upto_offset: int,
-    searched: Searched = _NOTHING_YET,
+    searched: Searched | None = None,
 ) -> TimestampOffset | None:
-    """The first record at or after `timestamp_ms`. Raises LargeBatch."""
-    batches_left = _BATCHES_MAX
+    """The first record at or after `timestamp_ms`. Raises LargeBatch; with `searched`, empty at
+    first, also where there are many batches to pass over."""
+    known = _NOTHING_YET if searched is None else searched
+    # Everything before was passed over.
+    start_offset = max(known, default=from_offset)
+    batches_left = _BATCHES_MAX - sum(found is None for found in known.values())
+    headers_left = _HEADERS_MAX
     for segment in segments:
         if segment.read_max_timestamp() < timestamp_ms:
             continue
-        start_offset = from_offset
-        while (found := segment.find_timestamp(timestamp_ms, from_offset=start_offset)) is not None:
-            batch = segment.read_batch(*found)
-            if batch.base_offset >= upto_offset:
+        for position, header in segment.headers_since(timestamp_ms, from_offset=start_offset):
+            if header.base_offset >= upto_offset:
                 return None
-            answer = _search(batch, timestamp_ms, from_offset, searched)
-            batches_left -= 1
-            if answer is None and not batches_left:
-                answer = _batch_itself(batch, from_offset)
+            if header.max_timestamp_ms < timestamp_ms or header.last_offset < from_offset:
+                headers_left -= 1
+                if headers_left < 0 and searched is not None:
+                    raise _Pause(header.base_offset, _PASSED_OVER)
+                continue
+            batch = segment.read_batch(position, header.size_bytes)
+            answer = _search(batch, timestamp_ms, from_offset, known)
+            if answer is None:
+                if batch.base_offset not in known:
+                    batches_left -= 1
+                    if batches_left and searched is not None:
+                        raise _Pause(batch.base_offset, None)
+                if batches_left <= 0:
+                    answer = _batch_itself(batch, from_offset)
             if answer is not None:
                 return answer if answer.offset < upto_offset else None
-            start_offset = batch.next_offset
     return None
 
 

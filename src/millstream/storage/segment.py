@@ -290,14 +290,18 @@ class Segment:
         entry = self.index.first_from(position)
         return entry[0] if entry is not None and self._entry_fits(*entry) else None
 
-    def find_timestamp(self, timestamp_ms: int, *, from_offset: int) -> tuple[int, int] | None:
-        """(position, size) of the first batch from `from_offset` on that has a record at or
+    def headers_since(
+        self, timestamp_ms: int, *, from_offset: int
+    ) -> Iterator[tuple[int, BatchView]]:
+        """As `headers`, from a batch before which none from `from_offset` on has a record at or
         after `timestamp_ms`."""
         start = self._verified_time_start(timestamp_ms)
-        for position, batch in self.headers(start):
-            if batch.max_timestamp_ms >= timestamp_ms and batch.last_offset >= from_offset:
-                return position, batch.size_bytes
-        return None
+        if from_offset > self.base_offset:
+            found = self.find(from_offset)
+            if found is None:
+                return iter(())
+            start = max(start, found[0])
+        return self.headers(start)
 
     def _verified_time_start(self, timestamp_ms: int) -> int:
         entry = self.times.lookup_before(timestamp_ms)
