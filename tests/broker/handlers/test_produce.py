@@ -12,7 +12,7 @@ from millstream.broker.handlers import produce as produce_module
 from millstream.broker.network.memory import RequestMemory
 from millstream.errors import KafkaCode
 from millstream.model import Codec
-from millstream.records.batch import split_batches
+from millstream.records.batch import TIMESTAMP_TYPE_MASK, split_batches
 from millstream.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -127,6 +127,40 @@ def test_a_timestamp_too_far_ahead_is_refused(client: RawClient, topic: str) -> 
     ahead = int(time.time() * 1000) + 2 * 3_600_000
     result = produce(client, topic, batch(b"a", timestamp_ms=ahead))
     assert result.error_code == KafkaCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_false_largest_timestamp_is_not_stored(
+    client: RawClient, topic: str, codec: Codec
+) -> None:
+    now_ms = int(time.time() * 1000)
+    # The second time on the short way.
+    for offset in range(2):
+        data = batch(b"a", b"b", timestamp_ms=now_ms, codec=codec)
+        data[35:43] = (2**63 - 1).to_bytes(8, "big")
+        _fix_crc(data)
+        result = produce(client, topic, data)
+        assert (result.error_code, result.base_offset) == (0, 2 * offset)
+    stored = list(split_batches(memoryview(fetch(client, topic, 0).records)))
+    assert [(one.max_timestamp_ms, one.crc_is_valid()) for one in stored] == [(now_ms, True)] * 2
+
+
+def test_an_append_time_far_ahead_is_refused(client: RawClient, topic: str) -> None:
+    data = batch(b"a")
+    data[22] |= TIMESTAMP_TYPE_MASK
+    data[35:43] = (2**63 - 1).to_bytes(8, "big")
+    _fix_crc(data)
+    assert produce(client, topic, data).error_code == KafkaCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("version", [3, 6, 7])
+def test_zstd_is_refused_where_the_request_is_too_old_for_it(
+    client: RawClient, topic: str, version: int
+) -> None:
+    refused = KafkaCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else KafkaCode.NONE
+    result = produce(client, topic, batch(b"a", codec=Codec.ZSTD), version=version)
+    assert KafkaCode(result.error_code) is refused
+    assert produce(client, topic, batch(b"a", codec=Codec.LZ4), version=version).error_code == 0
 
 
 def test_log_append_time_is_answered_and_stored(client: RawClient, broker: Broker) -> None:

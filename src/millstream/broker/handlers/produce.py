@@ -36,7 +36,8 @@ from millstream.broker.requests.repeated_produces import repeated_shortcut
 from millstream.broker.requests.request import Request
 from millstream.broker.requests.turns import REST_SECONDS, Turns
 from millstream.errors import KafkaCode, KafkaError
-from millstream.model import NO_TOPIC_ID
+from millstream.model import NO_TOPIC_ID, Codec
+from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
 from millstream.records.validation import CheckedBatch, produced_batch
 from millstream.replication.partition import Partition
 from millstream.security.acl import ResourceType
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 READS_FRAME = True
 VERSION_MIN = 3
+# Clients that are older do not know it.
+_ZSTD_VERSION_MIN: Final = 7
 # What one produce may hold; a node does not have so many partitions.
 BATCHES_MAX: Final = 20_000
 # More are read in a thread: so many take a millisecond.
@@ -364,6 +367,10 @@ def _append(
             raise admission.write_denial.error()
         if not data:
             raise KafkaError(KafkaCode.INVALID_RECORD, "no record batch")
+        if request.version < _ZSTD_VERSION_MIN and _is_zstd(data):
+            raise KafkaError(
+                KafkaCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
+            )
         if refused is not None and (problem := refused.get((topic.name, index))) is not None:
             raise problem
         terms = admission.write_terms(
@@ -387,6 +394,13 @@ def _append(
         if wait is not None and body.acks != 0:
             waits.append((result, wait))
     return result
+
+
+def _is_zstd(data: memoryview) -> bool:
+    if len(data) < HEADER_BYTES:
+        return False
+    batch = BatchView(data)
+    return batch.magic == MAGIC and batch.attributes & CODEC_MASK == Codec.ZSTD
 
 
 def _locate(parts: Parts, request: Request, topic: str, index: int) -> Partition:
