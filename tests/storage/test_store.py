@@ -2,7 +2,9 @@
 
 import errno
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -10,7 +12,7 @@ from millstream.errors import KafkaError, NoSpace, StartError
 from millstream.model import TopicPartition
 from millstream.storage.checkpoints import parse_offsets, parse_properties
 from millstream.storage.files import FileInfo, OsFileSystem
-from millstream.storage.log import LogConfig
+from millstream.storage.log import Log, LogConfig
 from millstream.storage.meta import stored_node_id
 from millstream.storage.store import LogStore
 from millstream.storage.syncing import sync
@@ -51,6 +53,13 @@ def claim_store(disk: MemoryFileSystem) -> LogStore:
         clock_now_ms=lambda: NOW_MS,
         report=lambda text: None,
     )
+
+
+def sync_log(log: Log) -> None:
+    ticket = log.begin_sync()
+    assert ticket is not None
+    sync([ticket])
+    log.unsynced.end_sync(ticket)
 
 
 def contents(disk: MemoryFileSystem) -> dict[str, bytes]:
@@ -246,6 +255,76 @@ def test_a_log_may_be_cut_once_no_file_says_that_it_goes_further() -> None:
     again = open_store(disk)
     assert again.offline == {}
     assert again.logs[where].next_offset == 4
+
+
+def test_a_log_may_not_be_cut_below_a_recovery_point_that_is_being_written() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
+    for _ in range(3):
+        append(log, batch(1))
+    sync_log(log)
+    write = store.checkpoints.take()
+    assert not store.checkpoints.may_cut(FIRST, 1)
+    write()
+    # It was captured before the limit was known.
+    assert not store.checkpoints.may_cut(FIRST, 1)
+    store.checkpoints.write()
+    assert store.checkpoints.may_cut(FIRST, 1)
+    store.checkpoints.was_cut(FIRST)
+    log.truncate_to(1)
+    disk.kill()
+    assert open_store(disk).offline == {}
+
+
+def test_a_checkpoint_that_failed_may_still_be_on_the_disk() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
+    append(log, batch(3))
+    sync_log(log)
+    disk.sync_error = errno.ENOSPC
+    for _ in range(2):
+        with pytest.raises(NoSpace):
+            store.checkpoints.write()
+        assert not store.checkpoints.may_cut(FIRST, 1)
+    disk.sync_error = None
+    store.checkpoints.write()
+    assert store.checkpoints.may_cut(FIRST, 1)
+
+
+class SlowRenames(MemoryFileSystem):
+    """Something else happens before the first rename."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def rename(self, old: str, new: str) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        super().rename(old, new)
+
+
+def test_an_older_checkpoint_that_is_slow_in_its_thread_does_not_replace_a_newer_one() -> None:
+    disk = SlowRenames()
+    store = open_store(disk)
+    log = store.create(FIRST, TOPIC_ID, make_log_config())
+    append(log, batch(3))
+    sync_log(log)
+    older = store.checkpoints.take()
+    assert not store.checkpoints.may_cut(FIRST, 1)
+    threads: list[Thread] = []
+
+    def write_newer() -> None:
+        threads.append(Thread(target=store.checkpoints.take()))
+        threads[0].start()
+        threads[0].join(0.2)
+
+    disk.meanwhile = write_newer
+    older()
+    threads[0].join()
+    points = parse_offsets(bytes(disk.data("/data/recovery-point-offset-checkpoint")))
+    assert points == {FIRST: 1}
 
 
 def test_a_directory_is_of_the_cluster_that_it_first_joins() -> None:

@@ -6,7 +6,9 @@ one. Callers that are about to truncate call `may_cut` first.
 """
 
 from collections.abc import Callable, Mapping
+from threading import Lock
 
+from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
 from millstream.storage import layout
 from millstream.storage.aborted import count_aborted
@@ -14,6 +16,23 @@ from millstream.storage.checkpoints import read_offsets, write_offsets
 from millstream.storage.files import FileSystem
 from millstream.storage.log import Log
 from millstream.storage.values import storage_failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What the files say, or will say once they are written."""
+
+    number: int
+    recovery_points: Mapping[TopicPartition, int]
+    # All that are in any of the files.
+    partitions: frozenset[TopicPartition]
+
+    def or_earlier(self, earlier: "_Contents") -> "_Contents":
+        """For when it is not known which of the two the files have: the furthest of both."""
+        points = dict(earlier.recovery_points)
+        for where, point in self.recovery_points.items():
+            points[where] = max(point, points.get(where, 0))
+        return _Contents(self.number, points, self.partitions | earlier.partitions)
 
 
 class StoreCheckpoints:
@@ -28,14 +47,14 @@ class StoreCheckpoints:
         self._directory = directory
         self._logs = logs
         self._offline = offline
-        # Recovery points as the file on the disk has them, and limits for the next ones. None of
-        # them is ever beyond the end of its log.
-        self._recovery_points: dict[TopicPartition, int] = {}
+        # The files as they were written last, and as they may be once everything is written that
+        # was captured since: a thread may be in the middle of it, or have failed there. No recovery
+        # point in either is ever beyond the end of its log.
+        self._written = self._captured = _Contents(0, {}, frozenset())
+        # For the recovery points that are captured next.
         self._recovery_limits: dict[TopicPartition, int] = {}
-        # Partitions in the files on the disk.
-        self._named: set[TopicPartition] = set()
-        # Counts the captured states; an older one never replaces a later one.
-        self._taken = 0
+        # Held while the files are written: a slow writer must not replace what a later one wrote.
+        self._writing = Lock()
 
     def read(self, name: str) -> dict[TopicPartition, int]:
         return read_offsets(self._file_system, self._path(name)) or {}
@@ -46,29 +65,34 @@ class StoreCheckpoints:
         log_starts: Mapping[TopicPartition, int],
     ) -> None:
         """What the files said at the start."""
-        self._recovery_points = dict(recovery_points)
-        self._named = set(recovery_points) | set(log_starts)
+        partitions = frozenset(recovery_points) | frozenset(log_starts)
+        self._written = self._captured = _Contents(0, recovery_points, partitions)
 
     def forget(self, partition: TopicPartition) -> None:
         """A new log gets this name. The files must not apply the entries of an older log to it.
         Raises LogDirFailed or NoSpace."""
-        if partition in self._named:
+        if any(partition in contents.partitions for contents in self._possible()):
             self.write()
-            self._named.discard(partition)
 
     def may_cut(self, partition: TopicPartition, offset: int) -> bool:
-        """Is no checkpoint on the disk beyond `offset`?
+        """Is no checkpoint beyond `offset`, on the disk or on its way there?
 
         If one is, the next files are limited, and after that the log may be cut; call `was_cut`
         afterwards.
         """
-        if self._recovery_points.get(partition, 0) <= offset:
+        points = (contents.recovery_points.get(partition, 0) for contents in self._possible())
+        if max(points) <= offset:
             return True
         self._recovery_limits[partition] = offset
         return False
 
     def was_cut(self, partition: TopicPartition) -> None:
         self._recovery_limits.pop(partition, None)
+
+    def _possible(self) -> tuple[_Contents, ...]:
+        """What the files may say, now or later."""
+        written, captured = self._written, self._captured
+        return (written,) if written.number == captured.number else (written, captured)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """As last written: hints, they may be older than the logs."""
@@ -84,8 +108,6 @@ class StoreCheckpoints:
         Never replaces files that a later call has written. The function raises LogDirFailed or
         NoSpace.
         """
-        self._taken += 1
-        number = self._taken
         logs = self._logs.items()
         limits = self._recovery_limits
         recovery_points = {
@@ -105,19 +127,24 @@ class StoreCheckpoints:
         )
         for name, offsets in files:
             self._keep_offline(offsets, name)
-        named = set(recovery_points) | set(log_starts)
-        self._named |= named
+        partitions = frozenset(recovery_points) | frozenset(log_starts)
+        number = self._captured.number + 1
+        contents = captured = _Contents(number, recovery_points, partitions)
+        for earlier in self._possible()[1:]:
+            captured = captured.or_earlier(earlier)
+        self._captured = captured
 
         def write() -> None:
             try:
-                for name, offsets in files:
-                    if number == self._taken:
-                        write_offsets(self._file_system, self._path(name), offsets, number=number)
+                with self._writing:
+                    for name, offsets in files:
+                        if number != self._captured.number:
+                            return
+                        path = self._path(name)
+                        write_offsets(self._file_system, path, offsets, number=number)
+                    self._written = contents
             except OSError as error:
                 raise storage_failure(error, f"checkpoints in {self._directory}") from error
-            if number == self._taken:
-                self._named = named
-                self._recovery_points = recovery_points
 
         return write
 
