@@ -201,7 +201,9 @@ class Cleaner:
             self._give_up(partition, error)
         finally:
             progress.elapsed_ms = _elapsed_ms(self._node, began)
-            if progress.state is not State.IDLE or progress.problem is not None:
+            is_whole = progress.state is State.IDLE and progress.problem is None
+            # On a failed disk, a `.swap` may be all that is left of the records it replaces.
+            if not is_whole and self._node.disk.failure is None:
                 self._discard(partition.log)
         return progress
 
@@ -276,7 +278,7 @@ class Cleaner:
             return False
         try:
             finish_swap(partition_log, cleaned, old, now_ms=self._node.clock.now_ms())
-        except OSError as error:
+        except (OSError, NoSpace) as error:
             # The renames are half done. The next start completes them; we cannot continue.
             raise LogDirFailed(f"{partition_log.directory}: {error}") from error
         await self._sync(partition_log)
