@@ -1,6 +1,6 @@
 import pytest
 
-from millstream.console.safety import host_name, is_loopback, is_token
+from millstream.console.safety import is_loopback, is_token
 from tests.support.console_node import Browser, ConsoleNode
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -12,19 +12,6 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 )
 def test_only_addresses_of_this_machine_are_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
-
-
-@pytest.mark.parametrize(
-    ("header", "name"),
-    [
-        ("localhost:8080", "localhost"),
-        ("[::1]:80", "::1"),
-        ("", ""),
-        ("evil.example", "evil.example"),
-    ],
-)
-def test_the_name_in_a_host_header(header: str, name: str) -> None:
-    assert host_name(header) == name
 
 
 def test_a_token_is_compared_whole() -> None:

@@ -33,10 +33,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from millstream.clock import Clock
 from millstream.console.asking import AskFailed
 from millstream.console.console import Console
-from millstream.console.login_attempts import LoginAttempts
 from millstream.console.page import API_PREFIX
 from millstream.console.rendering import render
 from millstream.errors import KafkaCode
+from millstream.security.login_attempts import LoginAttempts
 from millstream.wire.apis.metadata import MetadataRequest
 
 log = logging.getLogger(__name__)

@@ -10,18 +10,22 @@ import ipaddress
 import secrets
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millstream.security.browsers import (
+    LOCAL_NAMES,
+    SAFE_METHODS,
+    host_name,
+    is_from_another_site,
+)
+
 CSRF_FIELD: Final = "csrf_token"
 CSRF_HEADER: Final = "x-csrf-token"
 # A record of five megabytes as a form, and some more.
 BODY_BYTES_MAX: Final = 16 << 20
-_LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -56,21 +60,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def host_name(host_header: str) -> str:
-    """The name in a Host header, without port and brackets."""
-    try:
-        return urlsplit(f"//{host_header}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _netloc(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
-
-
 class Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -84,7 +73,7 @@ class Guard:
         self, app: ASGIApp, *, names: Iterable[str] = (), is_read_only: bool = False
     ) -> None:
         self._app = app
-        self._names = _LOCAL_NAMES | {name.lower() for name in names}
+        self._names = LOCAL_NAMES | {name.lower() for name in names}
         self._is_read_only = is_read_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,23 +104,17 @@ class Guard:
             raise Refused(
                 421, f"This console does not serve the host {name!r}. Use the address it printed."
             )
-        if method in _SAFE_METHODS:
+        if method in SAFE_METHODS:
             return
         if method != "POST":
             raise Refused(405, "Only GET and POST are served.")
         if self._is_read_only:
             raise Refused(403, "This console was started with --read-only.")
-        self._check_origin(headers)
+        if is_from_another_site(headers):
+            raise Refused(403, "The request comes from another web site.")
         length = headers.get("content-length", "")
         if not length.isdigit() or int(length) > BODY_BYTES_MAX:
             raise Refused(413, f"A request needs a length of at most {BODY_BYTES_MAX} bytes.")
-
-    def _check_origin(self, headers: Headers) -> None:
-        origin = headers.get("origin")
-        if origin is not None and _netloc(origin) != headers.get("host"):
-            raise Refused(403, "The request comes from another web site.")
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise Refused(403, "The request comes from another web site.")
 
 
 def is_token(given: object, token: str) -> bool:

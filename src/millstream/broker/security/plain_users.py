@@ -8,13 +8,8 @@ from typing import Final
 
 from millstream.errors import ConfigError
 from millstream.security.sasl.jaas import LoginModule
-from millstream.security.sasl.plain import HASHED_WITH, StoredPassword, read_users
-from millstream.security.sasl.scram import (
-    ITERATIONS_MIN,
-    SALT_BYTES,
-    ScramCredential,
-    no_credential,
-)
+from millstream.security.sasl.plain import StoredPassword, decoy_of, read_users
+from millstream.security.sasl.scram import SALT_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -75,12 +70,8 @@ class PlainUsers:
         self._choose_decoy()
 
     def _choose_decoy(self) -> None:
-        hashed = [one for one in self._from_file.values() if isinstance(one, ScramCredential)]
-        secret = os.urandom(SALT_BYTES)
-        self._decoy = secret.hex()
-        if 2 * len(hashed) > len(self._own) + len(self._from_file):
-            iterations = max(ITERATIONS_MIN, *(one.iterations for one in hashed))
-            self._decoy = no_credential(HASHED_WITH, "", secret=secret, iterations=iterations)
+        stored = [*self._own.values(), *self._from_file.values()]
+        self._decoy = decoy_of(stored, os.urandom(SALT_BYTES))
 
 
 def _version(file: Path) -> tuple[int, int]:

@@ -6,12 +6,18 @@ or hashed, in the form of a SCRAM-SHA-256 credential.
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from millstream.lazy_dataclass import dataclass
 from millstream.security.sasl.outcome import AuthenticationFailed, check_authorization_id
-from millstream.security.sasl.scram import ScramCredential, decode_credential, is_password
+from millstream.security.sasl.scram import (
+    ITERATIONS_MIN,
+    ScramCredential,
+    decode_credential,
+    is_password,
+    no_credential,
+)
 
 HASHED_WITH: Final = "SCRAM-SHA-256"
 
@@ -46,6 +52,16 @@ def matches(login: PlainLogin, stored: StoredPassword) -> bool:
         return is_password(HASHED_WITH, stored, login.password)
     # Hashes have one length, so the time says nothing about that of the password.
     return hmac.compare_digest(_digest(login.password), _digest(stored))
+
+
+def decoy_of(stored: Collection[StoredPassword], secret: bytes) -> StoredPassword:
+    """What to compare with if there is no such user: as much work as for most. `secret` is
+    random."""
+    hashed = [one for one in stored if isinstance(one, ScramCredential)]
+    if 2 * len(hashed) <= len(stored):
+        return secret.hex()
+    iterations = max(ITERATIONS_MIN, *(one.iterations for one in hashed))
+    return no_credential(HASHED_WITH, "", secret=secret, iterations=iterations)
 
 
 def _digest(text: str) -> bytes:

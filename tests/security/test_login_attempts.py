@@ -1,4 +1,4 @@
-from millstream.console.login_attempts import COUNTS_MAX, FORGOTTEN_SECONDS, LoginAttempts
+from millstream.security.login_attempts import COUNTS_MAX, FORGOTTEN_SECONDS, LoginAttempts
 from tests.support.set_clock import SetClock
 
 

@@ -1,0 +1,37 @@
+"""Requests that a web page makes with the browser of whoever reads it.
+
+A server on this machine is open to every program of its user, so also to the browser. A page on the
+network may not use it: its requests name its own origin, and where a name of the page has come to
+mean this machine, the Host header tells.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+# What a page may ask of any server: its browser does not show it the answer.
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def host_name(host_header: str) -> str:
+    """The name in a Host header, without port and brackets."""
+    try:
+        return urlsplit(f"//{host_header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_from_another_site(headers: Mapping[str, str]) -> bool:
+    """Does a page of another origin make this request? Programs do not say where they are from."""
+    origin = headers.get("origin")
+    if origin is not None and _netloc(origin) != headers.get("host"):
+        return True
+    return headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
