@@ -17,6 +17,44 @@ def record(name: str, *fields: object) -> str:
     return json.dumps({"type": "record", "name": name, "fields": list(fields)})
 
 
+# -- browsers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}],
+)
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_page_of_another_site_changes_nothing(
+    rest: RestClient, subject: str, method: str, headers: dict[str, str]
+) -> None:
+    path = f"/subjects/{subject}/versions" if method == "POST" else f"/config/{subject}"
+    body = {"schema": INT} if method == "POST" else {"compatibility": "FULL"}
+    refused = rest.send(method, path, body, headers)
+    assert (refused.status, refused.error_code) == (403, 403)
+    assert rest.get(f"/subjects/{subject}/versions").error_code == 40401
+    # As for a page of the registry's own address, if there were one.
+    own = {"Origin": rest.url, "Sec-Fetch-Site": "same-origin"}
+    assert rest.send("POST", f"/subjects/{subject}/versions", {"schema": INT}, own).status == 200
+
+
+def test_a_name_that_only_resolves_to_this_machine_is_refused(
+    rest: RestClient, subject: str
+) -> None:
+    foreign = {"Host": "evil.example:8081", "Origin": "http://evil.example:8081"}
+    for method, path in (
+        ("GET", "/subjects"),
+        ("POST", f"/subjects/{subject}/versions"),
+        ("DELETE", f"/subjects/{subject}"),
+    ):
+        refused = rest.send(method, path, {"schema": INT} if method == "POST" else None, foreign)
+        assert refused.status == 421
+        assert "evil.example" in refused.body["message"]
+    port = rest.url.rpartition(":")[2]
+    for name in ("localhost", "LOCALHOST", "127.0.0.1", "[::1]"):
+        assert rest.get("/subjects", Host=f"{name}:{port}").status == 200
+
+
 # -- schemas and subjects ----------------------------------------------------------------
 
 

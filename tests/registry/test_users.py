@@ -1,12 +1,25 @@
 import asyncio
 import base64
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from starlette.types import Message
 
 from millstream.errors import StartError
-from millstream.registry.users import load_users
-from millstream.security.sasl.scram import encode_credential, new_credential
+from millstream.registry import users as users_module
+from millstream.registry.rest import make_app
+from millstream.registry.users import LoginDelayed, Users, load_users
+from millstream.security.sasl import plain
+from millstream.security.sasl.plain import PlainLogin, StoredPassword
+from millstream.security.sasl.scram import (
+    ScramCredential,
+    encode_credential,
+    new_credential,
+)
+from tests.support.set_clock import SetClock
+
+ADDRESS = "10.0.0.1"
 
 
 def header(login: str) -> str:
@@ -17,7 +30,7 @@ def allowed(file: Path, *headers: str) -> list[bool]:
     users = load_users(file)
 
     async def ask() -> list[bool]:
-        return [await users.has(each) for each in headers]
+        return [await users.has(each, ADDRESS) for each in headers]
 
     return asyncio.run(ask())
 
@@ -47,3 +60,95 @@ def test_a_file_without_users_or_with_mistakes_is_refused(tmp_path: Path, text: 
         load_users(file)
     with pytest.raises(StartError, match="No such file"):
         load_users(tmp_path / "missing")
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[StoredPassword]:
+    """What logins were compared with."""
+    found: list[StoredPassword] = []
+    matches = plain.matches
+
+    def note(login: PlainLogin, stored: StoredPassword) -> bool:
+        found.append(stored)
+        return matches(login, stored)
+
+    monkeypatch.setattr(users_module, "matches", note)
+    return found
+
+
+def test_a_stranger_costs_as_much_as_a_user(compared: list[StoredPassword]) -> None:
+    hashed = new_credential("SCRAM-SHA-256", "secret", salt=b"12345678", iterations=5000)
+    users = Users({"ann": hashed}, SetClock())
+    assert not asyncio.run(users.has(header("eve:secret"), ADDRESS))
+    [decoy] = compared
+    assert isinstance(decoy, ScramCredential)
+    assert decoy.iterations == 5000
+
+
+def test_wrong_passwords_delay_the_next(compared: list[StoredPassword]) -> None:
+    clock = SetClock()
+    users = Users({"ann": "secret", "bob": "other"}, clock)
+
+    async def scenario() -> None:
+        assert await users.has(header("bob:other"), ADDRESS)
+        for _ in range(5):
+            assert not await users.has(header("ann:wrong"), ADDRESS)
+        with pytest.raises(LoginDelayed, match="wait 1 s"):
+            await users.has(header("ann:secret"), ADDRESS)
+        # It was right before.
+        assert await users.has(header("bob:other"), ADDRESS)
+        assert await users.has(header("ann:secret"), "10.0.0.2")
+        clock.seconds += 1
+        assert not await users.has(header("ann:wrong"), ADDRESS)
+        with pytest.raises(LoginDelayed, match="wait 2 s"):
+            await users.has(header("ann:wrong"), ADDRESS)
+
+    asyncio.run(scenario())
+    assert len(compared) == 8
+
+
+def test_guesses_that_come_together_are_few(compared: list[StoredPassword]) -> None:
+    users = Users({"ann": "secret"}, SetClock())
+
+    async def guess_at_once() -> None:
+        guesses = (users.has(header(f"ann:{number}"), ADDRESS) for number in range(100))
+        found = await asyncio.gather(*guesses, return_exceptions=True)
+        assert sum(isinstance(one, LoginDelayed) for one in found) >= 90
+
+    asyncio.run(guess_at_once())
+    assert len(compared) < 10
+
+
+def test_invented_names_are_kept_short() -> None:
+    users = Users({"ann": "secret"}, SetClock())
+    assert not asyncio.run(users.has(header("x" * 30_000 + ":secret"), ADDRESS))
+    kept = [*users._attempts._of_user._counts, *users._attempts._of_both._counts]
+    assert all(len(name) < 300 for name in kept)
+
+
+def test_a_delayed_login_is_told_how_long() -> None:
+    users = Users({"ann": "secret"}, SetClock())
+    app = make_app(SimpleNamespace(state=None), users=users)  # type: ignore[arg-type]
+
+    async def ask(login: str, address: str) -> tuple[int, str | None]:
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        headers = [(b"authorization", header(login).encode())]
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
+        await app({**scope, "query_string": b"", "client": (address, 1)}, receive, send)
+        answered = dict(sent[0]["headers"])
+        return sent[0]["status"], answered.get(b"retry-after", b"").decode() or None
+
+    async def scenario() -> None:
+        for _ in range(5):
+            assert await ask("ann:wrong", ADDRESS) == (401, None)
+        assert await ask("ann:secret", ADDRESS) == (429, "1")
+        assert await ask("ann:secret", "10.0.0.2") == (200, None)
+
+    asyncio.run(scenario())

@@ -1,7 +1,7 @@
 """What is in a request, and what an answer looks like: HTTP and JSON of the REST API."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -21,6 +21,8 @@ from millstream.registry.model import (
     SchemaType,
 )
 from millstream.registry.records import compact_json, content_fields, read_references
+from millstream.registry.users import LoginDelayed
+from millstream.security.browsers import SAFE_METHODS, host_name, is_from_another_site
 
 T = TypeVar("T")
 
@@ -37,6 +39,20 @@ _CONFIG_FIELDS: Final = {"compatibility", "compatibilityLevel", "normalize"}
 
 
 # -- requests ----------------------------------------------------------------------------
+
+
+def check_browser(request: Request, names: Collection[str] | None) -> None:
+    """Refuses what a web page asks with the browser of its reader. By `names` the registry may be
+    called, if only this machine reaches it and it asks for no login."""
+    name = host_name(request.headers.get("host", ""))
+    if names is not None and name not in names:
+        raise RegistryError(
+            421,
+            f"This registry does not serve the host {name!r}. Use the address it printed, or start "
+            "it with --advertise",
+        )
+    if request.method not in SAFE_METHODS and is_from_another_site(request.headers):
+        raise RegistryError(403, "The request comes from another web site")
 
 
 async def read_body(request: Request) -> bytes:
@@ -235,6 +251,12 @@ def answer_error(request: Request, refused: RegistryError) -> Response:
 def answer_unauthorized(request: Request) -> Response:
     answer = answer_json(request, {"error_code": 401, "message": "Unauthorized"}, 401)
     answer.headers["www-authenticate"] = 'Basic realm="schema-registry"'
+    return answer
+
+
+def answer_delayed(request: Request, delayed: LoginDelayed) -> Response:
+    answer = answer_json(request, {"error_code": 429, "message": str(delayed)}, 429)
+    answer.headers["retry-after"] = str(delayed.wait_seconds)
     return answer
 
 

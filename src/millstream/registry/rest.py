@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from starlette.applications import Starlette
@@ -21,11 +21,13 @@ from millstream.registry.forwarding import FORWARDED, POSITION, forward
 from millstream.registry.messages import (
     answer_bug,
     answer_compatibility,
+    answer_delayed,
     answer_error,
     answer_http_error,
     answer_json,
     answer_text,
     answer_unauthorized,
+    check_browser,
     choose_type,
     deleted_only,
     flag,
@@ -45,7 +47,7 @@ from millstream.registry.model import Content, Registered, SchemaType
 from millstream.registry.records import Change, content_fields
 from millstream.registry.registry import SchemaRegistry
 from millstream.registry.state import RegistryState
-from millstream.registry.users import Users
+from millstream.registry.users import LoginDelayed, Users
 
 log = logging.getLogger(__name__)
 
@@ -61,22 +63,28 @@ def make_app(
     *,
     users: Users | None = None,
     trust: ssl.SSLContext | None = None,
+    names: Collection[str] | None = None,
 ) -> Starlette:
-    """`trust` is for passing writes on to a leader that speaks TLS."""
+    """`trust` is for passing writes on to a leader that speaks TLS, `names` for `check_browser`."""
     return Starlette(
-        routes=_Api(registry, users, trust).routes(),
+        routes=_Api(registry, users, trust, names).routes(),
         exception_handlers={HTTPException: answer_http_error, Exception: answer_bug},
     )
 
 
 class _Api:
     def __init__(
-        self, registry: SchemaRegistry, users: Users | None, trust: ssl.SSLContext | None
+        self,
+        registry: SchemaRegistry,
+        users: Users | None,
+        trust: ssl.SSLContext | None,
+        names: Collection[str] | None,
     ) -> None:
         self._registry = registry
         self._state = registry.state
         self._users = users
         self._trust = trust
+        self._names = names
 
     def routes(self) -> list[Route]:
         subject, version = "{subject:path}", "{version}"
@@ -136,9 +144,11 @@ class _Api:
     def _guarded(self, handlers: dict[str, Handler]) -> Handler:
         async def answer(request: Request) -> Response:
             try:
+                check_browser(request, self._names)
                 if self._users is not None:
                     header = request.headers.get("authorization", "")
-                    if not await self._users.has(header):
+                    address = "" if request.client is None else request.client.host
+                    if not await self._users.has(header, address):
                         return answer_unauthorized(request)
                 choose_type(request)
                 request.state.body = await read_body(request)
@@ -146,6 +156,8 @@ class _Api:
                 return await handlers[method](request)
             except RegistryError as refused:
                 return answer_error(request, refused)
+            except LoginDelayed as delayed:
+                return answer_delayed(request, delayed)
 
         return answer
 

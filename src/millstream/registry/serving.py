@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import socket
 import ssl
@@ -17,6 +18,7 @@ from millstream.registry.registry import SchemaRegistry
 from millstream.registry.rest import make_app
 from millstream.registry.sockets import local_url
 from millstream.registry.users import Users
+from millstream.security.browsers import LOCAL_NAMES
 
 log = logging.getLogger(__name__)
 
@@ -86,9 +88,23 @@ class RegistryServer:
             await self._serving
         await self._registry.stop()
 
+    def _names(self) -> frozenset[str] | None:
+        """By which clients may call it. None for any: where others reach it, their names for this
+        machine are not known, and with users the browser of one does not log in for a page that
+        has taken another name."""
+        host = self._socket.getsockname()[0]
+        if self._guard.users is not None or not ipaddress.ip_address(host).is_loopback:
+            return None
+        return LOCAL_NAMES | {host, self._own.host.lower()}
+
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
-            make_app(self._registry, users=self._guard.users, trust=self._guard.trust),
+            make_app(
+                self._registry,
+                users=self._guard.users,
+                trust=self._guard.trust,
+                names=self._names(),
+            ),
             http=PromptRequests,
             lifespan="off",
             log_config=None,
