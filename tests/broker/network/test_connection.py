@@ -711,6 +711,59 @@ def test_a_large_frame_that_is_given_up_gives_its_memory_back() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("is_one_frame", [False, True])
+def test_what_arrives_behind_a_gate_counts_as_received(is_one_frame: bool) -> None:
+    async def test() -> None:
+        host = Host(buffer_bytes=1 << 18)
+        host.lends_buffers = False
+        client = Client(host)
+        behind = frame(b"x" * 100_000) if is_one_frame else 1000 * frame(b"y" * 96)
+        stream = frame(b"gate 0001") + behind
+        await client.send(stream[:80_000])
+        await client.settle()
+        assert not client.connection.is_reading
+        assert host.memory.held_bytes == 80_000 - len(frame(b"gate 0001"))
+        host.waits[b"gate 0001"].set_result(None)
+        sending = asyncio.create_task(client.send(stream[80_000:]))
+        assert await client.receive(len(stream)) == stream
+        await sending
+        assert host.memory.held_bytes == 0
+
+    run(test)
+
+
+def test_while_memory_is_short_little_is_received_of_a_frame_that_then_waits() -> None:
+    async def test() -> None:
+        limit = 500_000
+        host = Host(buffer_bytes=1 << 18, request_bytes_max=limit)
+        held = host.memory.hold("another", limit)
+        clients = [Client(host) for _ in range(3)]
+        body = b"x" * 400_000
+        may_end = asyncio.Event()
+
+        async def send(client: Client) -> None:
+            await client.send(frame(body)[:300_000])
+            await may_end.wait()
+            await client.send(frame(body)[300_000:])
+
+        sending = [asyncio.create_task(send(client)) for client in clients]
+        for client in clients:
+            await client.settle()
+        # The first of them may exceed the limit.
+        sizes = [client.connection.partial_bytes for client in clients]
+        assert sorted(sizes)[:2] == [1 << 16, 1 << 16]
+        assert host.memory.held_bytes == limit + 2 * (1 << 16) + len(frame(body))
+        assert host.seen == []
+        host.memory.release(held)
+        may_end.set()
+        for client in clients:
+            assert await client.receive(len(body) + 4) == frame(body)
+        await asyncio.gather(*sending)
+        assert host.memory.held_bytes == 0
+
+    run(test)
+
+
 def test_a_closed_connection_touches_no_descriptor() -> None:
     async def test() -> None:
         client = Client(Host())

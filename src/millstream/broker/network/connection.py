@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 
 from millstream.broker.network.client_turns import ClientTurns
 from millstream.broker.network.host import Host, Socket
+from millstream.broker.network.memory import FREE_BYTES_MAX
 from millstream.broker.network.output import PlainOutput, release_all
 from millstream.broker.network.partial_frame import PartialFrame, frame_size
 from millstream.broker.network.replies import Pending, Pieces, ReplyQueue, Shortcut, Slot
@@ -259,6 +260,9 @@ class Connection:
             self._receive_partial(self._partial)
             return
         buffer = self._host.buffer
+        if self._host.memory.is_short:
+            # What turns out to be the beginning of a frame is held, whether there is room or not.
+            buffer = buffer[:FREE_BYTES_MAX]
         count = self.sock.recv_into(buffer)
         if count == 0:
             self.close()

@@ -1,8 +1,9 @@
 """A partial frame, and the memory it grows in.
 
 Its memory grows with what has arrived, not with what the frame announces, and counts against
-the bound on all of them (`memory`). A frame that fits the shared buffer stays where its
-beginning arrived: that buffer is lent to it, and the other connections share another one.
+the bound on all of them (`memory`), from the bytes on that have arrived with the frame before it.
+A frame that fits the shared buffer stays where its beginning arrived: that buffer is lent to it,
+and the other connections share another one.
 `deadlines` says how long it may take.
 """
 
@@ -82,8 +83,10 @@ class PartialFrame:
         self._buffers = buffers
         self.frame_bytes_max = frame_bytes_max
         self._account = FrameAccount(client)
-        # Lent by `buffers` if it is a memoryview.
+        # Lent by `buffers` if it is a memoryview. There are few of them, and they do not count.
         self._data: bytearray | memoryview = self._borrow(rest) or bytearray(rest)
+        if isinstance(self._data, bytearray):
+            buffers.memory.count(self._account, len(rest))
         # This many bytes of `_data` have arrived: 0 <= it <= len(_data).
         self.have = len(rest)
         # Nothing is received until there is memory.
@@ -157,12 +160,12 @@ class PartialFrame:
 
     def cut(self, consumed: int) -> None:
         """The beginning was dispatched; another frame begins after it."""
-        self._buffers.memory.release(self._account)
         # A lent buffer holds one frame only. Copied, not moved: the dispatched part may still
         # be in use.
         assert isinstance(self._data, bytearray)
         self._data = self._data[consumed : self.have]
         self.have -= consumed
+        self._buffers.memory.count(self._account, self.have)
 
     def drop(self) -> None:
         """Give everything back."""
