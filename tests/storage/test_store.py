@@ -4,7 +4,7 @@ import errno
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 
 import pytest
 
@@ -308,6 +308,7 @@ class SlowRenames(MemoryFileSystem):
 def test_an_older_checkpoint_that_is_slow_in_its_thread_does_not_replace_a_newer_one() -> None:
     disk = SlowRenames()
     store = open_store(disk)
+    store.checkpoints.turns = Lock()
     log = store.create(FIRST, TOPIC_ID, make_log_config())
     append(log, batch(3))
     sync_log(log)

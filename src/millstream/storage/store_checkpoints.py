@@ -6,7 +6,7 @@ one. Callers that are about to truncate call `may_cut` first.
 """
 
 from collections.abc import Callable, Mapping
-from threading import Lock
+from contextlib import AbstractContextManager, nullcontext
 
 from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
@@ -54,7 +54,8 @@ class StoreCheckpoints:
         # For the recovery points that are captured next.
         self._recovery_limits: dict[TopicPartition, int] = {}
         # Held while the files are written: a slow writer must not replace what a later one wrote.
-        self._writing = Lock()
+        # Callers that write in a thread set a lock here.
+        self.turns: AbstractContextManager[object] = nullcontext()
 
     def read(self, name: str) -> dict[TopicPartition, int]:
         return read_offsets(self._file_system, self._path(name)) or {}
@@ -136,7 +137,7 @@ class StoreCheckpoints:
 
         def write() -> None:
             try:
-                with self._writing:
+                with self.turns:
                     for name, offsets in files:
                         if number != self._captured.number:
                             return

@@ -9,6 +9,7 @@ import logging
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from millstream.broker.node.disposal import NodeFileSystem
@@ -59,6 +60,8 @@ class DataDirectory:
             report=log.warning,
             descriptor_limit=_descriptor_limit(),
         )
+        # `checkpoint` writes in a thread, and a new partition may write on the loop.
+        self.store.checkpoints.turns = Lock()
         self._is_claimed = True
 
     def release(self) -> None:
