@@ -23,7 +23,7 @@ from millstream.wire.produce import (
     read_produce_request,
     write_produce_response,
 )
-from millstream.wire.repeated import RepeatedProduce, repeated_produce
+from millstream.wire.repeated import BEFORE_BYTES_MAX, RepeatedProduce, repeated_produce
 from tests.wire.test_codecs_agree import TOPIC_ID
 
 VERSIONS = range(FLEXIBLE_FROM, messages.ProduceRequest.api.max_version + 1)
@@ -37,10 +37,11 @@ def frame(
     transactional_id: str | None = None,
     acks: int = 1,
     partitions: int = 1,
+    client_id: str = "app",
 ) -> bytearray:
     out = bytearray()
     write_request_header(
-        out, RequestHeader(messages.ProduceRequest.api.key, version, correlation_id, "app")
+        out, RequestHeader(messages.ProduceRequest.api.key, version, correlation_id, client_id)
     )
     data = [messages.ProducePartitionData(index=3 + i, records=records) for i in range(partitions)]
     topic = messages.ProduceTopicData(name="orders", topic_id=TOPIC_ID, partition_data=data)
@@ -118,10 +119,20 @@ def test_the_answer_is_the_one_that_would_be_written(version: int, partitions: i
         frame(b"abc", partitions=0),
         # Too many for a count of one byte.
         frame(b"abc", partitions=127),
+        # Each partition that a connection knows has these bytes.
+        frame(b"abc", client_id="a" * BEFORE_BYTES_MAX),
     ],
 )
 def test_only_simple_requests_are_learnt(data: bytearray) -> None:
     assert learnt(data) is None
+
+
+def test_layouts_of_few_answers_are_kept() -> None:
+    known = learnt(frame(b"first"))
+    assert known is not None
+    for count in range(1, 127):
+        known.answer(1, [(index, 0, 0, 0) for index in range(count)])
+        assert len(known._layouts) <= 8
 
 
 @given(

@@ -21,7 +21,7 @@ from millstream.wire.offset_commit import (
     read_offset_commit_request,
     write_offset_commit_response,
 )
-from millstream.wire.repeated_commit import RepeatedCommit, repeated_commit
+from millstream.wire.repeated_commit import FRAME_BYTES_MAX, RepeatedCommit, repeated_commit
 from tests.wire.test_codecs_agree import TOPIC_ID
 
 VERSIONS = range(FLEXIBLE_FROM, messages.OffsetCommitRequest.api.max_version + 1)
@@ -120,6 +120,15 @@ def test_long_metadata_is_noticed(length: int, is_long: bool) -> None:
 def test_versions_before_the_flexible_ones_are_not_learnt() -> None:
     data = frame(1, version=FLEXIBLE_FROM - 1)
     assert repeated_commit(memoryview(data), *decoded(data)) is None
+
+
+def test_large_commits_are_not_learnt() -> None:
+    # In each of three partitions, and one of them has none.
+    rest_bytes = len(frame(1, metadata="m" * 5_000)) - 5_000
+    for more, is_learnt in ((0, True), (1, False)):
+        data = frame(1, metadata="m" * (FRAME_BYTES_MAX - rest_bytes + more))
+        assert len(data) == FRAME_BYTES_MAX + more
+        assert (repeated_commit(memoryview(data), *decoded(data)) is not None) is is_learnt
 
 
 @given(

@@ -27,6 +27,7 @@ from millstream.wire.headers import (
 )
 from millstream.wire.repeated_fetch import (
     ANSWER_END,
+    BEFORE_BYTES_MAX,
     PARTITIONS_MAX,
     RepeatedFetch,
     repeated_fetch,
@@ -38,10 +39,15 @@ VERSIONS = range(FLEXIBLE_FROM, API.max_version + 1)
 
 
 def frame(
-    offsets: dict[int, int], *, version: int = 16, correlation_id: int = 1, **fields: Any
+    offsets: dict[int, int],
+    *,
+    version: int = 16,
+    correlation_id: int = 1,
+    client_id: str = "app",
+    **fields: Any,
 ) -> bytearray:
     out = bytearray()
-    write_request_header(out, RequestHeader(API.key, version, correlation_id, "app"))
+    write_request_header(out, RequestHeader(API.key, version, correlation_id, client_id))
     partitions = [
         messages.FetchPartition(
             partition=index,
@@ -147,6 +153,7 @@ def test_the_answer_is_the_one_that_would_be_written(
     [
         (FLEXIBLE_FROM - 1, {}),
         (14, {"replica_id": 3}),
+        (16, {"client_id": "a" * BEFORE_BYTES_MAX}),
         (16, {"rack_id": "a"}),
         (16, {"session_id": 5, "session_epoch": 1}),
         (16, {"session_epoch": 0}),

@@ -30,6 +30,11 @@ _END_BYTES: Final = 2
 _INDEX_AND_LENGTH: Final = struct.Struct(">iBBB")
 # A count or a length of more bytes is left to the decoder.
 _COUNT_MAX: Final = 126
+# What a connection keeps for each partition begins with these bytes: the names of a topic and of a
+# client, mostly.
+BEFORE_BYTES_MAX: Final = 1 << 10
+# Responses of as many lengths are known; each takes up to 24 KB.
+_LAYOUTS_MAX: Final = 8
 # A partition without an error, which has no record errors, no message and no tags.
 _RESULT: Final = "ihqqq3s"
 _RESULT_END: Final = b"\1\0\0"
@@ -102,6 +107,8 @@ class RepeatedProduce:
         count = len(placed)
         layout = self._layouts.get(count)
         if layout is None:
+            if len(self._layouts) >= _LAYOUTS_MAX:
+                self._layouts.clear()
             layout = self._layouts[count] = self._layout(count)
         fields: list[int | bytes] = []
         for index, base_offset, append_time_ms, log_start_offset in placed:
@@ -167,7 +174,7 @@ def repeated_produce(
     """What recognises this request; None if it is not of the simple kind.
 
     Simple means: one topic, a batch for each partition, with a response, outside of
-    transactions, in a flexible version, without tagged fields in the body.
+    transactions, in a flexible version, without tagged fields in the body, and with short names.
     """
     if header.version < FLEXIBLE_FROM or body.transactional_id is not None or body.acks == 0:
         return None
@@ -180,6 +187,8 @@ def repeated_produce(
             return None
         partitions_bytes += 4 + len(_varint(len(data) + 1)) + len(data) + 1
     count_at = len(frame) - _END_BYTES - partitions_bytes - 1
+    if count_at > BEFORE_BYTES_MAX:
+        return None
     # Without the records, which would keep the frame's memory.
     kept = ProduceTopic(topic.name, topic.topic_id, [])
     repeated = RepeatedProduce(header, body, kept, bytes(frame[:count_at]))

@@ -22,6 +22,8 @@ _INT32: Final = struct.Struct(">i")
 _OFFSET_AND_EPOCH: Final = struct.Struct(">qi")
 _CORRELATION_AT: Final = 4
 _AFTER_CORRELATION: Final = 8
+# What is kept takes some twenty times as much.
+FRAME_BYTES_MAX: Final = 16 << 10
 
 
 class RepeatedCommit:
@@ -92,5 +94,8 @@ class RepeatedCommit:
 def repeated_commit(
     frame: memoryview, header: RequestHeader, body: OffsetCommitRequest
 ) -> RepeatedCommit | None:
-    """What recognises this request; None for the old versions, which are not flexible."""
-    return RepeatedCommit(header, body, bytes(frame)) if body.offsets_at else None
+    """What recognises this request; None for a large one, and for the old versions, which are not
+    flexible."""
+    if len(frame) > FRAME_BYTES_MAX or not body.offsets_at:
+        return None
+    return RepeatedCommit(header, body, bytes(frame))

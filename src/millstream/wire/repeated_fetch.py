@@ -32,6 +32,8 @@ _TAGS_AT: Final = _PARTITION.size - 1
 _END: Final = b"\0\1\1\0"
 # A count of more bytes is left to the decoder.
 PARTITIONS_MAX: Final = 126
+# What a connection keeps begins with these bytes: the names of a topic and of a client, mostly.
+BEFORE_BYTES_MAX: Final = 1 << 10
 # An int, as an enum's member would be converted each time.
 _NONE: Final = int(KafkaCode.NONE)
 # Index, code, high watermark, last stable offset, log start, count of aborted transactions plus
@@ -148,8 +150,8 @@ def repeated_fetch(
 ) -> RepeatedFetch | None:
     """What recognises this request; None if it is not of the simple kind.
 
-    Simple means: a consumer without session and rack, one topic, a flexible version, and no
-    tagged fields.
+    Simple means: a consumer without session and rack, one topic, a flexible version, short names,
+    and no tagged fields.
     """
     if header.version < FLEXIBLE_FROM or body.replica_id >= 0 or body.rack_id:
         return None
@@ -157,7 +159,7 @@ def repeated_fetch(
         return None
     partitions = body.topics[0].partitions
     count_at = len(frame) - len(_END) - _PARTITION.size * len(partitions) - 1
-    if count_at <= _AFTER_CORRELATION:
+    if not _AFTER_CORRELATION < count_at <= BEFORE_BYTES_MAX:
         return None
     repeated = RepeatedFetch(header, body, bytes(frame[:count_at]))
     found = repeated.partitions_of(frame)

@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.handlers import offset_commit
 from millstream.broker.network.replies import Pending
+from millstream.broker.requests.admission import CommitAdmission
+from millstream.broker.requests.request import Request
 from millstream.broker.requests.routes import import_handler, served
 from millstream.cluster.changes import NewTopic
 from millstream.config import load_config
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import ANONYMOUS
+from millstream.replication.admission import Refusal
 from millstream.wire.apis.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -25,7 +29,7 @@ from millstream.wire.apis.offset_commit import (
 )
 from millstream.wire.codec import request_writer, response_reader
 from millstream.wire.cursor import Cursor
-from millstream.wire.headers import RequestHeader, write_request_header
+from millstream.wire.headers import RequestHeader, read_request_header, write_request_header
 from tests.broker.handlers.test_groups import commit, fetch, find_coordinator
 from tests.broker.handlers.test_produce_durability import HeldDurability
 from tests.support.broker import Broker
@@ -101,6 +105,24 @@ def test_a_partition_that_is_gone_is_refused(client: RawClient, broker: Broker) 
     broker.delete_topic("going")
     client.send_frame(bytes(going_frame(REPEATED)))
     assert code_in(client.receive_frame()) == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_refused_commit_leaves_nothing_with_the_connection() -> None:
+    admission = CommitAdmission(1, Refusal(KafkaCode.GROUP_AUTHORIZATION_FAILED), {})
+    parts: Any = SimpleNamespace(
+        node=SimpleNamespace(
+            config=SimpleNamespace(int=lambda name: 1 << 20), image=SimpleNamespace(topics={})
+        ),
+        admissions=SimpleNamespace(of_commit=lambda *asked: admission),
+    )
+    connection: Any = SimpleNamespace(shortcut=None, last_request=None, client="127.0.0.1")
+    for number in range(REPEATED):
+        cursor = Cursor(memoryview(going_frame(number)))
+        request = Request(read_request_header(cursor), connection)
+        [piece] = offset_commit.handle(parts, request, cursor)  # type: ignore[misc]
+        assert isinstance(piece, bytearray)
+        assert code_in(bytes(piece)[4:]) == KafkaCode.GROUP_AUTHORIZATION_FAILED
+        assert (connection.shortcut, connection.last_request) == (None, None)
 
 
 async def codes_of_held_commits(folder: Path) -> list[int]:

@@ -7,11 +7,14 @@ Covers broker/handlers/produce.py, broker/requests/repeated_produces.py, broker/
 import time
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from millstream.broker.network import receiving
+from millstream.broker.network.connection import Connection
+from millstream.broker.network.tls_connection import TlsConnection
 from millstream.broker.requests import produced_batches, repeated_produces
 from millstream.errors import KafkaCode
 from millstream.records.builder import build_batch
@@ -29,7 +32,12 @@ from millstream.wire.apis.list_offsets import (
 )
 from millstream.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from millstream.wire.apis.produce import ProducePartitionData, ProduceRequest, ProduceTopicData
+from millstream.wire.codec import request_writer
+from millstream.wire.cursor import Cursor
+from millstream.wire.headers import RequestHeader, read_request_header, write_request_header
 from millstream.wire.message import Message
+from millstream.wire.produce import read_produce_request
+from millstream.wire.repeated import repeated_produce
 from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
@@ -119,6 +127,36 @@ def topic_id(client: RawClient, name: str) -> uuid.UUID:
     )
     found: uuid.UUID = answer.topics[0].topic_id
     return found
+
+
+@pytest.mark.skipif(receiving.COMPILED is None, reason="the receiver is not compiled")
+@pytest.mark.parametrize(("connected", "is_expected"), [(Connection, True), (TlsConnection, False)])
+def test_the_receiver_expects_nothing_that_is_encrypted(
+    connected: type[Connection], is_expected: bool
+) -> None:
+    out = bytearray()
+    write_request_header(out, RequestHeader(ProduceRequest.api.key, 11, 1, "app"))
+    data = ProducePartitionData(index=0, records=bytes(batch(b"v")))
+    topics = [ProduceTopicData(name="orders", partition_data=[data])]
+    request_writer(ProduceRequest, 11)(
+        out, ProduceRequest(transactional_id=None, acks=1, timeout_ms=5000, topic_data=topics)
+    )
+    cursor = Cursor(memoryview(out))
+    header = read_request_header(cursor)
+    repeated = repeated_produce(memoryview(out), header, read_produce_request(cursor, 11))
+    assert repeated is not None
+    terms = SimpleNamespace(refusal=None, answers_at_once=True, write_terms=lambda **asked: terms)
+    partition = SimpleNamespace(log=SimpleNamespace(config=SimpleNamespace(compression_type=None)))
+    partitions = SimpleNamespace(
+        find=lambda name, index: partition, generation=SimpleNamespace(number=1)
+    )
+    parts: Any = SimpleNamespace(
+        node=SimpleNamespace(partitions=partitions),
+        admissions=SimpleNamespace(of=lambda connection, partition: terms),
+    )
+    connection = connected.__new__(connected)
+    shortcut = repeated_produces.repeated_shortcut(parts, connection, repeated, [0])
+    assert (shortcut.expected is not None) is is_expected
 
 
 def fetched_end(client: RawClient, topic: str, partition: int) -> int:

@@ -62,7 +62,8 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
         _find_topic(parts, topic, request.header.version)
     names = [topic.name for topic in body.topics]
     admission = parts.admissions.of_commit(request.connection, body.group_id, names)
-    _learn(parts, request, body, admission, cursor.data)
+    if admission.refusal is None:
+        _learn(parts, request, body, admission, cursor.data)
     commit = _commit_request(body, request.header.version)
     codes = _first_commit(parts, request, commit, admission, body.topics)
     if isinstance(codes, asyncio.Future):
