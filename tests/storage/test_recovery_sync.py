@@ -1,5 +1,6 @@
 """After a crash: logs are usable at once, and what was recovered is synced beside that."""
 
+import errno
 import uuid
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 
 from millstream.model import TopicPartition
 from millstream.storage import recovery_sync
-from millstream.storage.store import LogStore
-from tests.storage.logs import NOW_MS, append, batch, make_log_config
+from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
+from millstream.storage.syncing import sync
+from tests.storage.logs import NOW_MS, append, batch, make_log_config, read_all
 from tests.storage.memory_files import MemoryFileSystem
 
 FIRST = TopicPartition("orders", 0)
@@ -16,7 +18,7 @@ SECOND = TopicPartition("orders", 1)
 TOPIC_ID = uuid.UUID(int=77)
 
 
-def loaded_store(disk: MemoryFileSystem) -> LogStore:
+def loaded_store(disk: MemoryFileSystem, descriptor_limit: int = DESCRIPTOR_LIMIT) -> LogStore:
     """As a node opens it: nothing is synced yet."""
     store = LogStore.claim(
         Path("/data"),
@@ -25,6 +27,7 @@ def loaded_store(disk: MemoryFileSystem) -> LogStore:
         broker_id=1,
         clock_now_ms=lambda: NOW_MS,
         report=lambda text: None,
+        descriptor_limit=descriptor_limit,
     )
     store.load(lambda topic: make_log_config())
     return store
@@ -74,6 +77,61 @@ def test_a_log_that_lost_its_end_meanwhile_is_not_called_synced() -> None:
     store.logs[FIRST].truncate_to(0)
     confirmation.end(is_synced=confirmation.sync())
     assert store.logs[FIRST].begin_sync() is not None
+
+
+def test_before_the_confirmation_all_logs_can_be_read_and_synced_with_few_descriptors() -> None:
+    disk = MemoryFileSystem()
+    store = loaded_store(disk)
+    places = [TopicPartition("orders", index) for index in range(60)]
+    for log in store.create_many(places, TOPIC_ID, make_log_config()):
+        append(log, batch(3))
+    disk.kill()
+    disk.descriptors_max = 0
+    store = loaded_store(disk, descriptor_limit=20)
+    for log in store.logs.values():
+        read_all(log)
+    tickets = {where: log.begin_sync() for where, log in store.logs.items()}
+    sync([ticket for ticket in tickets.values() if ticket is not None])
+    for where, log in store.logs.items():
+        ticket = tickets[where]
+        assert ticket is not None
+        log.unsynced.end_sync(ticket)
+        assert log.synced_offset == 3
+        assert log.begin_sync() is None
+    assert disk.descriptors_max <= 22
+    disk.cut_power()
+    assert {log.next_offset for log in loaded_store(disk).logs.values()} == {3}
+
+
+class DiskThatReportsOnce(MemoryFileSystem):
+    """An error in writing back is reported to the descriptors that are open when it happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: set[int] = set()
+
+    def fail_to_write_back(self) -> None:
+        self.failed = set(self._open)
+
+    def sync_everything(self, descriptor: int) -> bool:
+        if descriptor in self.failed:
+            raise OSError(errno.EIO, "cannot write back")
+        return super().sync_everything(descriptor)
+
+
+def test_a_failure_to_write_back_recovered_records_is_noticed_without_their_descriptors() -> None:
+    disk = DiskThatReportsOnce()
+    store = loaded_store(disk)
+    places = [TopicPartition("orders", index) for index in range(10)]
+    for log in store.create_many(places, TOPIC_ID, make_log_config()):
+        append(log, batch(3))
+    disk.kill()
+    store = loaded_store(disk, descriptor_limit=2)
+    disk.fail_to_write_back()
+    confirmation = store.confirmation()
+    assert confirmation is not None
+    with pytest.raises(OSError, match="cannot write back"):
+        confirmation.sync()
 
 
 def test_until_the_boot_is_named_a_power_cut_is_not_forgotten() -> None:

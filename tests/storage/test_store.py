@@ -14,7 +14,7 @@ from millstream.storage.checkpoints import parse_offsets, parse_properties
 from millstream.storage.files import FileInfo, OsFileSystem
 from millstream.storage.log import Log, LogConfig
 from millstream.storage.meta import stored_node_id
-from millstream.storage.store import LogStore
+from millstream.storage.store import DESCRIPTOR_LIMIT, LogStore
 from millstream.storage.syncing import sync
 from tests.storage.logs import NOW_MS, append, batch, make_log_config
 from tests.storage.memory_files import MemoryFileSystem
@@ -32,6 +32,7 @@ def open_store(
     broker_id: int = 1,
     config: LogConfig | None = None,
     reports: list[str] | None = None,
+    descriptor_limit: int = DESCRIPTOR_LIMIT,
 ) -> LogStore:
     return LogStore.open(
         Path("/data"),
@@ -41,6 +42,7 @@ def open_store(
         clock_now_ms=lambda: NOW_MS,
         configs=lambda topic: config or make_log_config(),
         report=([] if reports is None else reports).append,
+        descriptor_limit=descriptor_limit,
     )
 
 
@@ -169,6 +171,31 @@ def test_after_a_power_cut_the_same_damage_is_cut() -> None:
     assert again.last_shutdown.power_was_cut
     assert again.logs[FIRST].next_offset == 0
     assert "/data/orders-0/00000000000000000000.log.torn" in disk.paths()
+
+
+@pytest.mark.parametrize("ending", ["kill", "power cut", "torn ends"])
+def test_after_a_crash_more_partitions_open_than_files_may_be_open(ending: str) -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    places = [TopicPartition("orders", index) for index in range(60)]
+    for log in store.create_many(places, TOPIC_ID, make_log_config()):
+        append(log, batch(2))
+        sync_log(log)
+    store.checkpoints.write()
+    if ending == "kill":
+        disk.kill()
+    else:
+        disk.cut_power()
+    if ending == "torn ends":
+        for index in range(60):
+            disk.data(f"/data/orders-{index}/00000000000000000000.log").extend(b"torn")
+    disk.descriptors_max = 0
+    again = open_store(disk, descriptor_limit=20)
+    assert again.offline == {}
+    assert disk.descriptors_max <= 22
+    assert all(log.synced_offset == log.next_offset == 2 for log in again.logs.values())
+    disk.cut_power()
+    assert len(open_store(disk, descriptor_limit=20).logs) == 60
 
 
 def test_synced_records_survive_and_everything_recovered_is_durable() -> None:

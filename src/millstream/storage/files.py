@@ -4,8 +4,8 @@ Everything the engine does to a disk is one of the operations of `FileSystem`, s
 simulated disk that forgets unsynced bytes can replace it. Ten thousand partitions have
 more files than a process may have descriptors: a `LogFile` is opened when it is used, and
 the `DescriptorCache` closes files that have not been used lately. It never closes a file that
-is pinned (a thread or the kernel is using the number) or that has unsynced bytes (the kernel
-reports an error in writing them back only to open descriptors).
+is pinned (a thread or the kernel is using the number) or that has unsynced bytes of this process
+(the kernel reports an error in writing them back only to open descriptors).
 """
 
 import errno

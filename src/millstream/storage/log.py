@@ -436,6 +436,7 @@ class Log:
         except NoSpace:
             # The next sync tries again. Without the file, recovery reads the batches.
             pass
+        self.segments.sync_closed_by_name()
         return self.unsynced.begin_sync()
 
     def finish(self) -> None:

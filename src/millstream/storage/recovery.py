@@ -113,11 +113,11 @@ def recover_log(
         snapshots=snapshots,
     )
     if end.was_checked:
-        log.segments.mark_dirty_from(circumstances.recovery_point)
+        log.segments.mark_unsynced_from(circumstances.recovery_point)
         # Now, and not at the first append: it may have to read the segment again.
         log.producers.load(quiet_from=end.quiet_from)
     if is_rebuilt:
-        log.segments.mark_dirty_from(segments[0].base_offset)
+        log.segments.mark_unsynced_from(segments[0].base_offset)
     if log.epochs.entries != (saved_epochs or []):
         log.epochs.save()
     if log.log_start_offset > log.next_offset:

@@ -170,15 +170,27 @@ class Segments(Sequence[Segment]):
 
     # Durability
 
-    def mark_dirty_from(self, offset: int) -> None:
-        """After a crash: everything from `offset` on may be in the page cache only."""
+    def mark_unsynced_from(self, offset: int) -> None:
+        """After a crash: everything from `offset` on may be in the page cache only.
+
+        The files may be closed all the same, or a start could not open more partitions than the
+        process has descriptors: an error in writing back what an earlier process wrote is reported
+        to the descriptor of the lock, which is older than all of recovery. See `recovery_sync`.
+        """
         self._unsynced.synced_offset = min(offset, self._unsynced.synced_offset)
         for segment in self.all[self.number_of(offset) :]:
-            segment.file.is_dirty = True
+            segment.file.is_dirty = False
             self._unsynced.files[segment.file] = None
             if segment.aborted.entries.count:
                 self._unsynced.paths[segment.aborted.entries.file.path] = None
         self._unsynced.directories[self._directory] = None
+
+    def sync_closed_by_name(self) -> None:
+        """Have the next sync open what is not open: a sync of thousands of recovered logs would
+        need more descriptors than there are."""
+        for file in [file for file in self._unsynced.files if file.descriptor < 0]:
+            del self._unsynced.files[file]
+            self._unsynced.paths[file.path] = None
 
     def close(self) -> None:
         for segment in self.all:
