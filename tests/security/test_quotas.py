@@ -53,7 +53,6 @@ def test_a_client_may_begin_with_a_burst_and_then_waits() -> None:
     assert window.wait_seconds(100, 0) == pytest.approx(1)
     assert window.wait_seconds(100, 1) == pytest.approx(1)
     assert window.wait_seconds(100, 12) == 0
-    assert window.is_unused(12)
 
 
 def test_a_client_that_waits_as_told_gets_its_rate() -> None:

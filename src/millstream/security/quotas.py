@@ -99,10 +99,6 @@ class RateWindow:
             return covered
         return max(self._total / rate - covered, 0.0)
 
-    def is_unused(self, now: float) -> bool:
-        self._forget(now)
-        return not self._samples
-
     def _covered(self, now: float) -> float:
         """At least all samples but one: a client that begins may use what it did not."""
         least = max(self._count - 1, 1) * self._size
