@@ -159,6 +159,68 @@ def test_after_a_kill_in_the_same_boot_damage_takes_one_partition_offline() -> N
     assert again.logs[SECOND].synced_offset == 3
 
 
+def test_a_clean_stop_does_not_bring_a_damaged_partition_back() -> None:
+    disk = MemoryFileSystem()
+    store = open_store(disk)
+    for where in (FIRST, SECOND):
+        log = store.create(where, TOPIC_ID, make_log_config())
+        for _ in range(3):
+            append(log, batch(1))
+    disk.kill()
+    records = disk.data("/data/orders-0/00000000000000000000.log")
+    records[70] ^= 1
+    damage = open_store(disk).offline[FIRST]
+    for _ in range(2):
+        store = open_store(disk)
+        assert store.offline == {FIRST: damage}
+        store.close(clean=True)
+        assert MARKER in disk.paths()
+    # The machine starts again, which cuts nothing: the stop was clean.
+    disk.boot = "another"
+    store = open_store(disk)
+    assert store.offline == {FIRST: damage}
+    store.close(clean=True)
+    records[70] ^= 1
+    store = open_store(disk)
+    assert (store.offline, store.logs[FIRST].next_offset) == ({}, 3)
+    store.close(clean=True)
+    # From here on it is trusted like the others.
+    records[70] ^= 1
+    assert open_store(disk).offline == {}
+
+
+class FileThatCannotBeOpened(MemoryFileSystem):
+    bad_path: str | None = None
+
+    def open(self, path: str, *, create: bool) -> int:
+        if path == self.bad_path:
+            raise OSError(errno.EMFILE, "too many open files")
+        return super().open(path, create=create)
+
+
+def test_what_a_power_cut_has_torn_is_cut_when_it_can_be_opened_again() -> None:
+    disk = FileThatCannotBeOpened()
+    store = open_store(disk)
+    for where in (FIRST, SECOND):
+        log = store.create(where, TOPIC_ID, make_log_config())
+        for _ in range(3):
+            append(log, batch(1))
+    disk.cut_power(keep=True)
+    path = "/data/orders-0/00000000000000000000.log"
+    size_bytes = len(disk.data(path)) // 3
+    disk.data(path)[size_bytes + 70] ^= 1
+    disk.bad_path = path
+    for _ in range(2):
+        store = open_store(disk)
+        assert list(store.offline) == [FIRST]
+        store.close(clean=True)
+    disk.bad_path = None
+    store = open_store(disk)
+    assert store.offline == {}
+    assert (store.logs[FIRST].next_offset, store.logs[SECOND].next_offset) == (1, 3)
+    assert f"{path}.torn" in disk.paths()
+
+
 def test_after_a_power_cut_the_same_damage_is_cut() -> None:
     disk = MemoryFileSystem()
     store = open_store(disk)

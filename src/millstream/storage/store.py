@@ -48,6 +48,8 @@ class LogStore:
         self.last_shutdown = LastShutdown(file_system, directory)
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
+        # Those of them whose files a power cut may have torn.
+        self._cut_off: set[TopicPartition] = set()
         # Deleted, but not renamed yet.
         self._leaving: dict[TopicPartition, Log | None] = {}
         self._file_system = file_system
@@ -169,6 +171,8 @@ class LogStore:
         # After a crash they may be outdated.
         is_counted = self.last_shutdown.was_clean
         aborted = self.checkpoints.read(layout.ABORTED_COUNTS_FILE) if is_counted else {}
+        # They are as the crash before the clean stop has left them.
+        were_offline = self.checkpoints.read_offline() if self.last_shutdown.was_clean else {}
         self.checkpoints.found(recovery_points, log_starts)
         now_ms = self._clock_now_ms()
         for name in sorted(names):
@@ -178,8 +182,8 @@ class LogStore:
             if partition is None:
                 continue
             circumstances = Circumstances(
-                was_stopped_cleanly=self.last_shutdown.was_clean,
-                power_was_cut=self.last_shutdown.power_was_cut,
+                was_stopped_cleanly=self.last_shutdown.was_clean and partition not in were_offline,
+                power_was_cut=were_offline.get(partition, self.last_shutdown.power_was_cut),
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
                 aborted_count=aborted.get(partition, 0),
@@ -207,6 +211,8 @@ class LogStore:
         except (KafkaError, LogDirFailed, OSError) as error:
             # Damage, or a file that cannot be read: it concerns only this partition.
             self.offline[partition] = str(error)
+            if circumstances.power_was_cut:
+                self._cut_off.add(partition)
             self._report(f"{partition} is offline: {error}")
 
     def confirm_recovery(self) -> None:
@@ -356,6 +362,7 @@ class LogStore:
             sync_all(self._file_system, self._lock, self.logs.values())
             self.checkpoints.write()
             self.checkpoints.write_aborted_counts()
+            self.checkpoints.write_offline(self._cut_off)
             self.last_shutdown.mark_clean()
         except OSError as error:
             raise LogDirFailed(f"cannot sync {self.directory}: {error}") from error

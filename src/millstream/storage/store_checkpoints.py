@@ -5,8 +5,9 @@ it must never exceed the end of the log: a start would take a truncated log for 
 one. Callers that are about to truncate call `may_cut` first.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Final
 
 from millstream.lazy_dataclass import dataclass
 from millstream.model import TopicPartition
@@ -16,6 +17,8 @@ from millstream.storage.checkpoints import read_offsets, write_offsets
 from millstream.storage.files import FileSystem
 from millstream.storage.log import Log
 from millstream.storage.values import storage_failure
+
+_OFFLINE_FILE: Final = "millstream-offline-partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,17 @@ class StoreCheckpoints:
         self._keep_offline(counts, layout.ABORTED_COUNTS_FILE)
         some = {where: count for where, count in counts.items() if count}
         write_offsets(self._file_system, self._path(layout.ABORTED_COUNTS_FILE), some)
+
+    def write_offline(self, cut_off: Collection[TopicPartition]) -> None:
+        """Before the clean marker: what it says is not true of the partitions that are offline.
+        `cut_off` are those whose files a power cut may have torn."""
+        offline = {where: int(where in cut_off) for where in self._offline}
+        write_offsets(self._file_system, self._path(_OFFLINE_FILE), offline)
+
+    def read_offline(self) -> dict[TopicPartition, bool]:
+        """After a clean stop: the partitions that were offline, and whether a power cut may have
+        torn their files."""
+        return {where: number != 0 for where, number in self.read(_OFFLINE_FILE).items()}
 
     def _keep_offline(self, offsets: dict[TopicPartition, int], name: str) -> None:
         """Keep the entries of partitions that could not be opened."""
