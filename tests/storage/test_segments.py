@@ -50,6 +50,21 @@ def test_a_cut_drops_the_whole_batch_and_what_is_behind_it(offset: int, end: int
     assert log.unsynced.truncations == 1
 
 
+def test_a_cut_lowers_where_the_last_round_of_compaction_ended() -> None:
+    log = open_log(MemoryFileSystem())
+    for _ in range(3):
+        append(log, batch(2))
+        log.roll()
+    log.truncate_to(5)
+    assert log.segments.cleaned_offset is None
+    for cleaned_offset, offset, left in [(3, 4, 3), (4, 4, 4), (4, 3, 2)]:
+        log.segments.cleaned_offset = cleaned_offset
+        log.truncate_to(offset)
+        assert log.segments.cleaned_offset == left
+    log.truncate_fully_and_start_at(1)
+    assert log.segments.cleaned_offset == 1
+
+
 def test_a_cut_that_cannot_read_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = MemoryFileSystem()
     log = open_log(disk)

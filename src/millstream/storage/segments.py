@@ -23,7 +23,16 @@ class Segments(Sequence[Segment]):
     """Never empty. Base offsets grow, and every offset of the log is in the last segment that
     begins at or before it."""
 
-    __slots__ = ("_cache", "_deleted", "_directory", "_snapshots", "_unsynced", "active", "all")
+    __slots__ = (
+        "_cache",
+        "_deleted",
+        "_directory",
+        "_snapshots",
+        "_unsynced",
+        "active",
+        "all",
+        "cleaned_offset",
+    )
 
     def __init__(
         self,
@@ -37,6 +46,9 @@ class Segments(Sequence[Segment]):
         self.all = segments
         # The last segment, and the only one that grows: `active is segments[-1]`.
         self.active = segments[-1]
+        # Where the last round of compaction ended; None if there was none. A cut lowers it: what
+        # comes after the cut was in no round.
+        self.cleaned_offset: int | None = None
         self._directory = directory
         self._cache = cache
         self._snapshots = snapshots
@@ -141,6 +153,7 @@ class Segments(Sequence[Segment]):
             if found is not None:
                 segment.truncate(position, offset)
         self._unsynced.files[segment.file] = None
+        self._lower_cleaned_to(offset)
         return offset
 
     def start_again_at(self, offset: int, config: LogConfig) -> None:
@@ -150,6 +163,11 @@ class Segments(Sequence[Segment]):
             self.remove(list(self.all), config, 0)
             self._add(create_segment(self._cache, self._directory, offset, config, now_ms=0))
             self._snapshots.remove_all()
+        self._lower_cleaned_to(offset)
+
+    def _lower_cleaned_to(self, offset: int) -> None:
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, offset)
 
     @contextmanager
     def _all_or_failed(self) -> Iterator[None]:

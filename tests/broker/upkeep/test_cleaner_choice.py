@@ -52,22 +52,22 @@ def chosen(made: Any) -> str | None:
     return None if found is None else found.topic_partition.topic
 
 
-def clean_up_to(made: Any, which: FakePartition, offset: int) -> None:
-    made._cleaned[which.topic_partition] = (which.log, offset)
+def clean_up_to(which: FakePartition, offset: int) -> None:
+    which.log.segments.cleaned_offset = offset
 
 
 def test_the_dirtiest_comes_first() -> None:
     some, more = partition("some", 40), partition("more", 40)
     made = cleaner(some, more)
-    clean_up_to(made, some, some.log.segments[3].base_offset)
-    clean_up_to(made, more, more.log.segments[1].base_offset)
+    clean_up_to(some, some.log.segments[3].base_offset)
+    clean_up_to(more, more.log.segments[1].base_offset)
     assert chosen(made) == "more"
 
 
 def test_below_the_ratio_nothing_is_done() -> None:
     only = partition("only", 40)
     made = cleaner(only)
-    clean_up_to(made, only, only.log.segments[-2].base_offset)
+    clean_up_to(only, only.log.segments[-2].base_offset)
     assert chosen(made) is None
 
 
@@ -111,7 +111,7 @@ def test_a_cleaner_that_is_turned_off_only_does_what_it_is_asked() -> None:
 def test_where_a_log_of_the_same_name_was_cleaned_counts_for_nothing() -> None:
     only = partition("only", 40)
     made = cleaner(only)
-    clean_up_to(made, only, only.log.segments[-1].base_offset)
+    clean_up_to(only, only.log.segments[-1].base_offset)
     assert chosen(made) is None
     again = partition("only", 40)
     made._node.partitions[:] = [again]

@@ -2,14 +2,19 @@
 
 The files are written off the loop (`compaction_worker`); the loop only looks for work and
 renames. If a partition cannot be compacted, the cleaner logs that once and skips it until
-the next start. `cleaner-offset-checkpoint` records where the rounds ended.
+the next start. `cleaner-offset-checkpoint` records where the rounds ended. Its entries are names
+only, so it is kept true: an entry of a log that is gone, or was cut below it, would count for
+what is written later, and a round would remove a tombstone without the records it deletes.
 """
 
 import asyncio
 import errno
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
 from enum import IntEnum
+from threading import Lock
+from typing import Final
 
 from millstream.broker.node.state import NodeState
 from millstream.broker.upkeep.compaction_worker import Stopped, Throttle, run_round
@@ -33,6 +38,9 @@ log = logging.getLogger(__name__)
 _FULL = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}
 )
+
+# How long `cleaner-offset-checkpoint` may have an entry that is not true any more.
+FILE_CHECKED_SECONDS: Final = 1.0
 
 
 class State(IntEnum):
@@ -61,38 +69,48 @@ class Cleaner:
     def __init__(self, node: NodeState) -> None:
         self._node = node
         self._file_system = OsFileSystem()
-        # Keyed by log, not by name: a name can come back, a log cannot. Where the last round ended.
-        self._cleaned: dict[TopicPartition, tuple[Log, int]] = {}
+        # Keyed by log, not by name: a name can come back, a log cannot.
         self._progress: dict[TopicPartition, tuple[Log, Progress]] = {}
         self._asked: dict[TopicPartition, None] = {}
         self._wake = asyncio.Event()
         self._throttle: Throttle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        # What `cleaner-offset-checkpoint` says; None while that is not known.
+        self._written: dict[TopicPartition, int] | None = None
         self._writes = 0
+        # Held while the file is written: a slow writer must not replace what a later one wrote.
+        self._writing = Lock()
 
     # -- start and stop -------------------------------------------------------------
 
     def start(self) -> None:
-        path = f"{self._node.disk.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
-        stored = read_offsets(self._file_system, path) or {}
+        """After the topics were opened. A log that was created then is empty, and an entry with its
+        name is beyond its end."""
+        stored = read_offsets(self._file_system, self._path) or {}
         for where, offset in stored.items():
             found = self._node.disk.store.logs.get(where)
-            if found is not None:
-                self._cleaned[where] = (found, offset)
-        self._task = asyncio.get_running_loop().create_task(self._run())
+            if found is not None and offset <= found.next_offset:
+                found.segments.cleaned_offset = offset
+        self._written = stored
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._keep_file_true())]
 
     async def stop(self) -> None:
         if self._throttle is not None:
             self._throttle.stop()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks and self._is_file_outdated():
+            try:
+                self._take_offsets()()
+            except OSError as error:
+                log.warning("cannot write %s: %s", self._path, error)
 
     # -- for other rooms ------------------------------------------------------------
 
     def cleaned_offset(self, partition: Partition) -> int | None:
-        known = self._cleaned.get(partition.topic_partition)
-        return known[1] if known is not None and known[0] is partition.log else None
+        return partition.log.segments.cleaned_offset
 
     def dirty_ratio(self, partition: Partition) -> float:
         return self._measure(partition, self._node.clock.now_ms()).ratio
@@ -231,6 +249,7 @@ class Cleaner:
     async def _clean_once(self, partition: Partition, progress: Progress, began: float) -> bool:
         """False if there was nothing to do, or the log changed in the meantime."""
         node, partition_log = self._node, partition.log
+        truncations = partition_log.unsynced.truncations
         planned = plan_round(
             partition_log,
             _limits(node),
@@ -261,8 +280,11 @@ class Cleaner:
         if not is_in_place:
             self._discard(partition_log)
             return False
+        if partition_log.unsynced.truncations != truncations:
+            # Below the end of the round there may be records now that were in none.
+            return False
         if end_offset is not None:
-            self._cleaned[partition.topic_partition] = (partition_log, end_offset)
+            partition_log.segments.cleaned_offset = end_offset
             await self._write_offsets()
         return True
 
@@ -303,18 +325,59 @@ class Cleaner:
         except OSError as error:
             log.warning("cannot remove files of a compaction: %s", error)
 
+    # -- cleaner-offset-checkpoint --------------------------------------------------
+
+    @property
+    def _path(self) -> str:
+        return f"{self._node.disk.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
+
+    async def _keep_file_true(self) -> None:
+        """Logs are deleted and cut without asking the cleaner."""
+        problem = None
+        while True:
+            if self._is_file_outdated():
+                try:
+                    await self._write_offsets()
+                    problem = None
+                except OSError as error:
+                    if problem != str(error):
+                        problem = str(error)
+                        log.warning("cannot write %s yet: %s", self._path, error)
+            await asyncio.sleep(FILE_CHECKED_SECONDS)
+
+    def _is_file_outdated(self) -> bool:
+        if self._node.disk.failure is not None:
+            return False
+        logs, written = self._node.disk.store.logs, self._written
+        if written is None:
+            return True
+        return any(
+            where not in logs or logs[where].segments.cleaned_offset != offset
+            for where, offset in written.items()
+        )
+
     async def _write_offsets(self) -> None:
-        current = self._node.disk.store.logs
-        self._cleaned = {
-            where: known for where, known in self._cleaned.items() if current.get(where) is known[0]
-        }
-        offsets = {where: offset for where, (_, offset) in self._cleaned.items()}
-        path = f"{self._node.disk.store.directory}/{layout.CLEANER_OFFSETS_FILE}"
+        await asyncio.get_running_loop().run_in_executor(None, self._take_offsets())
+
+    def _take_offsets(self) -> Callable[[], None]:
+        """The offsets of this moment, and a function that writes them, which may run in a thread.
+        It raises OSError."""
         self._writes += 1
         number = self._writes
-        await asyncio.get_running_loop().run_in_executor(
-            None, lambda: write_offsets(self._file_system, path, offsets, number=number)
-        )
+        offsets = {
+            where: each.segments.cleaned_offset
+            for where, each in self._node.disk.store.logs.items()
+            if each.segments.cleaned_offset is not None
+        }
+
+        def write() -> None:
+            with self._writing:
+                if number == self._writes:
+                    self._written = None
+                    write_offsets(self._file_system, self._path, offsets, number=number)
+                    self._written = offsets
+
+        return write
 
 
 def _limits(node: NodeState) -> CompactionLimits:
