@@ -9,13 +9,17 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.client.blocking import Address
+from millstream.client.fetch import Fetched
+from millstream.errors import KafkaCode
 from millstream.model import NO_TOPIC_ID, TopicPartition
 from millstream.records.columns import decode
+from millstream.spark import fetching
 from millstream.spark.cluster import ClientSettings, Cluster, FetchSettings
 from millstream.spark.failure import SourceError, Unreachable
 from millstream.spark.fetching import read_range
 from millstream.spark.ranges import OffsetRange
 from millstream.testing.plugin import MakeTopic
+from millstream.wire.cursor import Cursor
 from tests.spark.conftest import Produce
 from tests.support.broker import Broker
 from tests.support.node import MillstreamNode
@@ -55,6 +59,33 @@ def test_a_range_inside_batches_is_cut_to_size(
     assert values_of(cluster, topic, 13, 77) == expected
     # Many answers, each with the batch that is larger than allowed.
     assert values_of(cluster, topic, 13, 77, response_bytes_max=200) == expected
+
+
+def test_a_new_leader_whose_high_watermark_is_behind_is_waited_for(
+    cluster: Cluster, make_topic: MakeTopic, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic()
+    produce(topic, [b"%d" % number for number in range(10)])
+    behind = Fetched(topic, 0, KafkaCode.NONE, 3, 0, [], memoryview(b""))
+    answers = [behind, behind]
+    read_answer = fetching._read_answer
+
+    def read(cursor: Cursor, version: int) -> Fetched:
+        return answers.pop() if answers else read_answer(cursor, version)
+
+    monkeypatch.setattr(fetching, "_read_answer", read)
+    assert values_of(cluster, topic, 5, 10) == [b"%d" % number for number in range(5, 10)]
+    assert not answers
+
+
+def test_a_log_that_got_shorter_is_lost_data(
+    cluster: Cluster, make_topic: MakeTopic, produce: Produce
+) -> None:
+    topic = make_topic()
+    produce(topic, [b"x"])
+    with pytest.raises(SourceError, match="ends before offset 5"):
+        values_of(cluster, topic, 5, 10)
+    assert values_of(cluster, topic, 5, 10, fails_on_data_loss=False) == []
 
 
 def transactional_producer(kafka: Broker, name: str) -> Producer:

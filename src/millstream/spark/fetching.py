@@ -110,7 +110,7 @@ class _RangeReader:
         batches = self._whole_batches(fetched)
         if not batches:
             if self._offset < self._wanted.upto_offset:
-                self._check_stall(fetched)
+                self._check_stall()
             return []
         self._progress_at = time.monotonic()
         self._pause = PAUSE_SECONDS_MIN
@@ -212,11 +212,13 @@ class _RangeReader:
     def _lose(self, text: str) -> None:
         lose(text, fails=self._settings.fails_on_data_loss)
 
-    def _check_stall(self, fetched: Fetched) -> None:
-        """After a response without batches: more may come, unless the log got shorter."""
-        if 0 <= fetched.high_watermark < self._offset:
-            self._skip_what_is_lost()
-        elif time.monotonic() - self._progress_at > self._settings.stall_seconds_max:
+    def _check_stall(self) -> None:
+        """After a response without batches: more may come.
+
+        A high watermark before our offset is no loss: a new leader's is behind until its followers
+        have fetched. A log that did get shorter answers OFFSET_OUT_OF_RANGE.
+        """
+        if time.monotonic() - self._progress_at > self._settings.stall_seconds_max:
             self._wait(TimeoutError("empty answers"))
 
     # -- records ----------------------------------------------------------------------------
