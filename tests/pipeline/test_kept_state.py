@@ -162,6 +162,22 @@ def test_of_two_drivers_one_is_refused(tmp_path: Path, bucket: str) -> None:
         two.add(1, parts[1])
 
 
+def test_a_batch_that_other_settings_parse_differently_is_merged_as_the_first_time(
+    tmp_path: Path, bucket: str
+) -> None:
+    [parts, _] = batches(2)
+    spark_wrote(tmp_path / "one", 0, "up to 0")
+    first = KeptState(files_of(bucket), new_results, tmp_path / "one").add(0, parts)
+    # Spark's commit is missing, and meanwhile somebody corrected the time zone.
+    hour_us = 3600 * SECOND_US
+    events = [Event(hour_us, host="other")]
+    edited = parts_of(gathered(events), now_ms=parts.now_ms)
+    assert edited.newest_us != parts.newest_us
+    again = KeptState(files_of(bucket), new_results, tmp_path / "one")
+    again.begin()
+    assert plain(again.add(0, edited)) == plain(first)
+
+
 def test_a_state_in_a_bucket_is_tidied(
     tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

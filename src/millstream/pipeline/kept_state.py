@@ -103,7 +103,10 @@ class KeptState:
         write_checkpoint(self._checkpoint, carried)
 
     def add(self, number: int, parts: BatchParts) -> Changes:
-        """Keep a batch, and merge it. One that Spark repeats is merged as the first time."""
+        """Keep a batch, and merge it. One that Spark repeats is merged as the first time.
+
+        Its results may differ now: settings may have been edited since. Its plan may not.
+        """
         if self._number != number - 1:
             self._load(number - 1)
         facts: dict[str, Any] = {"newest_us": parts.newest_us, "now_ms": parts.now_ms}
@@ -112,7 +115,7 @@ class KeptState:
         mine = _encode(parts.tables, facts)
         data = self._files.keep(_name(number, _BATCH), mine)
         kept = _Kept(parts.tables, facts, len(mine)) if data == mine else _decode(data)
-        if kept.facts != facts:
+        if any(kept.facts.get(name) != facts.get(name) for name in (_CHECKPOINT, "now_ms")):
             raise SourceError(
                 "STATE_TAKEN",
                 f"another driver runs this pipeline: {self._files.path(_name(number, _BATCH))} is "
