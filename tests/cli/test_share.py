@@ -6,6 +6,7 @@ client/share_queue.py, broker/handlers/peek_share_group.py, coordinators/share/p
 """
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,10 @@ import pytest
 from millstream.cli.record_text import TextRecord
 from millstream.cli.share_letters import Letter
 from millstream.cli.share_retry import unsent
-from millstream.model import TopicPartition
+from millstream.model import Codec, TopicPartition
+from millstream.records.builder import build_batch
+from millstream.records.records import Record
+from tests.broker.handlers.exchanges import produce
 from tests.broker.handlers.test_share_fetch import LONG_MS, Queue, delete_records
 from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
@@ -201,6 +205,29 @@ def test_records_that_are_gone_are_not_sent_again(broker: Broker) -> None:
     assert (again.exit_code, "sent 1 record again" in again.errors) == (0, True), again.errors
     assert "2 records not sent: deleted meanwhile" in again.errors
     assert "sent 0 records again" in run(broker, "dead", queue.name, "--retry", "-y").errors
+    queue.close()
+
+
+def test_a_record_of_nothing_but_headers_is_not_sent_again(broker: Broker) -> None:
+    queue = Queue(broker.bootstrap)
+    letters = f"dlq.{queue.name}"
+    run(broker, "create", letters, "-c", f"{PERMITTED}=true", command="topic")
+    set_group_options(queue.client, queue.name, errors_deadletterqueue_topic_name=letters)
+    now_ms = int(time.time() * 1000)
+    bomb = [Record(0, now_ms, None, b"bomb", [("", b"")] * 100_000)]
+    data = build_batch(bomb, base_offset=0, codec=Codec.ZSTD)
+    assert produce(queue.client, queue.name, data).error_code == 0
+    queue.produce(1)
+    member = queue.member()
+    for offset in range(2):
+        member.fetch(wait_ms=LONG_MS)
+        member.acknowledge((offset, offset, [REJECT]))
+    wait_until(
+        lambda: len(json.loads(run(broker, "dead", queue.name, "--json").output)) == 2, "letters"
+    )
+    again = run(broker, "dead", queue.name, "--retry", "-y")
+    assert (again.exit_code, "sent 1 record again" in again.errors) == (0, True), again.errors
+    assert "record at offset 0 has 100000 headers, up to 10000 are read" in again.errors
     queue.close()
 
 

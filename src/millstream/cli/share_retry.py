@@ -25,7 +25,7 @@ from millstream.client.blocking import Address
 from millstream.coordinators.share import dead_letters
 from millstream.errors import KafkaCode
 from millstream.model import TopicPartition
-from millstream.records.batch import split_batches
+from millstream.records.batch import BatchView, split_batches
 from millstream.records.delivery_times import HEADERS as TIME_HEADERS
 from millstream.records.records import Record, iterate_records
 from millstream.records.validation import DECODED_BYTES_MAX
@@ -201,7 +201,16 @@ def _fetch(cluster: Cluster, leaders: dict[int, Address], letter: Letter) -> Rec
                 return None
             check(found.error_code, f"{where.topic}-{where.partition}")
             for batch in split_batches(memoryview(bytes(found.records or b""))):
-                for record in iterate_records(batch, limit_bytes=DECODED_BYTES_MAX):
-                    if record.offset == letter.offset:
-                        return record
+                record = _first_from(batch, letter)
+                if record is not None and record.offset == letter.offset:
+                    return record
     return None
+
+
+def _first_from(batch: BatchView, letter: Letter) -> Record | None:
+    records = iterate_records(batch, limit_bytes=DECODED_BYTES_MAX, from_offset=letter.offset)
+    try:
+        return next(records, None)
+    except ValueError as problem:
+        echo(f"{letter.where.topic}-{letter.where.partition} cannot be read: {problem}", err=True)
+        return None

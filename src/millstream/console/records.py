@@ -7,6 +7,7 @@ seconds, says how far it came, and can be continued there. Batches are decoded i
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from millstream.console.asking import ClusterClient, check
@@ -25,7 +26,7 @@ from millstream.model import Codec, TopicPartition
 from millstream.records.batch import BatchView, split_batches
 from millstream.records.builder import build_batch
 from millstream.records.compression import decompress
-from millstream.records.records import Record, read_records
+from millstream.records.records import Record, iterate_records
 from millstream.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from millstream.wire.apis.produce import (
     ProducePartitionData,
@@ -37,8 +38,14 @@ PAGE_RECORDS_MAX: Final = 500
 # One fetch of a page; a single batch may be larger, and comes whole.
 _PAGE_BYTES: Final = 1 << 20
 _SEARCH_BYTES: Final = 4 << 20
+# Headers of a record in a list, and of one that has a page to itself.
+_HEADERS_LISTED: Final = 50
+_HEADERS_SHOWN: Final = 1_000
 # What `newest_records` keeps of one topic.
 _NEWEST_BYTES_MAX: Final = 32 << 20
+# Beside what is in them.
+_RECORD_BYTES: Final = 200
+_HEADER_BYTES: Final = 150
 _SEARCH_SECONDS_MAX: Final = 2.0
 _SEARCH_HITS_MAX: Final = 50
 # What one batch may unpack to here: above the largest record that topics usually take.
@@ -113,22 +120,25 @@ def whole_batches(data: memoryview) -> list[BatchView]:
     return found
 
 
-def rows_of(batch: BatchView, partition: int, *, display: Display) -> list[RecordRow]:
-    """A batch that cannot be read becomes one row that says so."""
+def rows_of(
+    batch: BatchView, partition: int, *, display: Display, from_offset: int, limit: int
+) -> list[RecordRow]:
+    """The first records from an offset on. What cannot be read becomes one row that says so."""
+    records = iterate_records(batch, limit_bytes=_DECODED_BYTES_MAX, from_offset=from_offset)
+    rows: list[RecordRow] = []
     try:
-        records = read_records(batch, limit_bytes=_DECODED_BYTES_MAX)
+        for record in islice(records, limit):
+            row = row_of(
+                record,
+                partition,
+                display=display,
+                characters_max=SHORT_CHARACTERS_MAX,
+                is_control=batch.is_control,
+            )
+            rows.append(row)
     except ValueError as problem:
-        return [_unreadable(batch, partition, problem)]
-    return [
-        row_of(
-            one,
-            partition,
-            display=display,
-            characters_max=SHORT_CHARACTERS_MAX,
-            is_control=batch.is_control,
-        )
-        for one in records
-    ]
+        rows.append(_unreadable(batch, partition, problem))
+    return rows
 
 
 def _unreadable(batch: BatchView, partition: int, problem: ValueError) -> RecordRow:
@@ -141,19 +151,20 @@ def _unreadable(batch: BatchView, partition: int, problem: ValueError) -> Record
 
 def row_at(batch: BatchView, partition: int, offset: int, *, display: Display) -> RecordRow | None:
     """The first record at or after `offset`, with much of its text. Slow: call it in a thread."""
+    records = iterate_records(batch, limit_bytes=_DECODED_BYTES_MAX, from_offset=offset)
     try:
-        for record in read_records(batch, limit_bytes=_DECODED_BYTES_MAX):
-            if record.offset >= offset:
-                return row_of(
-                    record,
-                    partition,
-                    display=display,
-                    characters_max=LONG_CHARACTERS_MAX,
-                    is_control=batch.is_control,
-                )
+        record = next(records, None)
     except ValueError as problem:
         return _unreadable(batch, partition, problem)
-    return None
+    if record is None:
+        return None
+    return row_of(
+        record,
+        partition,
+        display=display,
+        characters_max=LONG_CHARACTERS_MAX,
+        is_control=batch.is_control,
+    )
 
 
 def row_of(
@@ -165,14 +176,22 @@ def row_of(
         record.timestamp_ms,
         display.show(record.key, characters_max=characters_max),
         display.show(record.value, characters_max=characters_max),
-        [
-            HeaderRow(
-                visible(name[:SHORT_CHARACTERS_MAX]), show(value, characters_max=characters_max)
-            )
-            for name, value in record.headers
-        ],
+        _header_rows(record.headers, characters_max),
         is_control,
     )
+
+
+def _header_rows(
+    headers: Sequence[tuple[str, bytes | None]], characters_max: int
+) -> list[HeaderRow]:
+    count = _HEADERS_SHOWN if characters_max > SHORT_CHARACTERS_MAX else _HEADERS_LISTED
+    rows = [
+        HeaderRow(visible(name[:SHORT_CHARACTERS_MAX]), show(value, characters_max=characters_max))
+        for name, value in headers[:count]
+    ]
+    if len(headers) > count:
+        rows.append(HeaderRow(f"and {len(headers) - count:,} more", Shown("", "text", 0)))
+    return rows
 
 
 async def read_forward(
@@ -212,11 +231,16 @@ class _Decode:
     def __call__(self) -> list[RecordRow]:
         rows: list[RecordRow] = []
         for batch in self.batches:
-            found = rows_of(batch, self.partition, display=self.display)
-            rows += [row for row in found if row.offset >= self.from_offset or row.problem]
+            rows += rows_of(
+                batch,
+                self.partition,
+                display=self.display,
+                from_offset=self.from_offset,
+                limit=self.limit - len(rows),
+            )
             if len(rows) >= self.limit:
                 break
-        return rows[: self.limit]
+        return rows
 
 
 async def read_newest(
@@ -287,13 +311,20 @@ class _RecordsFrom:
         for batch in self.batches:
             if batch.is_control:
                 continue
-            for record in _readable(batch):
-                if record.offset >= self.offset:
-                    records.append(record)
-                    left_bytes -= len(record.key or b"") + len(record.value or b"")
-            if left_bytes <= 0:
-                break
+            for record in _readable(batch, self.offset):
+                records.append(record)
+                left_bytes -= _size_bytes(record)
+                if left_bytes <= 0:
+                    return records, left_bytes
         return records, left_bytes
+
+
+def _size_bytes(record: Record) -> int:
+    """What it takes in memory, about."""
+    size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += _HEADER_BYTES + len(name) + len(value or b"")
+    return size
 
 
 async def end_offsets(
@@ -393,9 +424,7 @@ class _Scan:
         next_offset = self.from_offset
         for batch in self.batches:
             if not batch.is_control and _may_contain(batch, is_match):
-                for record in _readable(batch):
-                    if record.offset < self.from_offset:
-                        continue
+                for record in _readable(batch, self.from_offset):
                     scanned += 1
                     if _matches(record, self.wanted.where, is_match):
                         row = row_of(
@@ -424,9 +453,9 @@ def _may_contain(batch: BatchView, is_match: Callable[[bytes], bool]) -> bool:
         return False
 
 
-def _readable(batch: BatchView) -> Iterator[Record]:
+def _readable(batch: BatchView, from_offset: int) -> Iterator[Record]:
     try:
-        yield from read_records(batch, limit_bytes=_DECODED_BYTES_MAX)
+        yield from iterate_records(batch, limit_bytes=_DECODED_BYTES_MAX, from_offset=from_offset)
     except ValueError:
         return
 

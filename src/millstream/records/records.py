@@ -15,6 +15,7 @@ these bytes come from strangers and later readers trust them.
 
 from collections.abc import Iterator
 from dataclasses import field
+from itertools import islice
 from typing import Final
 
 from millstream.lazy_dataclass import dataclass
@@ -25,6 +26,13 @@ from millstream.records.compression import decompress
 # Seven one-byte fields: the smallest record there can be, so that a count in a header
 # can be held against the bytes that are there before anything is allocated.
 RECORD_BYTES_MIN: Final = 7
+# Headers without content take two bytes each, and compress to nothing: two kilobytes may be objects
+# for gigabytes. Far more than anybody puts into a record.
+HEADERS_MAX: Final = 10_000
+# In all records of a batch that are read.
+BATCH_HEADERS_MAX: Final = 2_000_000
+# In a list.
+RECORDS_MAX: Final = 2_000_000
 
 
 @dataclass(slots=True)
@@ -37,11 +45,19 @@ class Record:
 
 
 def read_records(batch: BatchView, *, limit_bytes: int) -> list[Record]:
-    return list(iterate_records(batch, limit_bytes=limit_bytes))
+    """As `iterate_records`. Raises ValueError also where there are too many for a list."""
+    records = iterate_records(batch, limit_bytes=limit_bytes)
+    found = list(islice(records, RECORDS_MAX))
+    if next(records, None) is not None:
+        raise ValueError(f"batch has {batch.record_count} records, up to {RECORDS_MAX} are read")
+    return found
 
 
-def iterate_records(batch: BatchView, *, limit_bytes: int) -> Iterator[Record]:
-    """The records in order. Raises ValueError where the bytes do not add up."""
+def iterate_records(
+    batch: BatchView, *, limit_bytes: int, from_offset: int = 0
+) -> Iterator[Record]:
+    """The records in order. Those before `from_offset` are passed over, whatever is in them. Raises
+    ValueError where the bytes do not add up, or are more headers than honest records have."""
     codec = batch.codec
     data: bytes | memoryview = batch.records
     if codec is not Codec.NONE:
@@ -53,34 +69,48 @@ def iterate_records(batch: BatchView, *, limit_bytes: int) -> Iterator[Record]:
         raise ValueError(f"batch says {count} records, {len(data)} bytes are there")
     position = 0
     last_delta = -1
+    headers_left = BATCH_HEADERS_MAX
     append_time_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_MASK else None
     for _ in range(count):
         length, position = read_varint(data, position)
         end = position + length
         if length < RECORD_BYTES_MIN - 1 or end > len(data):
             raise ValueError(f"record of {length} bytes does not fit its batch")
-        record, delta = _read_record(data, position, end, batch)
+        timestamp_delta, position = read_varint(data, position + 1, bytes_max=10)
+        delta, position = read_varint(data, position)
         if delta <= last_delta or delta > batch.last_offset_delta:
             raise ValueError(f"record offset delta {delta} is out of order")
-        if append_time_ms is not None:
-            record.timestamp_ms = append_time_ms
+        offset = batch.base_offset + delta
+        if offset >= from_offset:
+            timestamp_ms = batch.base_timestamp_ms + timestamp_delta
+            if append_time_ms is not None:
+                timestamp_ms = append_time_ms
+            record = _read_record(data, position, end, offset, timestamp_ms)
+            headers_left -= len(record.headers)
+            if headers_left < 0:
+                raise ValueError(
+                    f"batch has more than {BATCH_HEADERS_MAX} headers up to offset {offset}"
+                )
+            yield record
         last_delta = delta
         position = end
-        yield record
     if position != len(data):
         raise ValueError(f"{len(data) - position} bytes after the last record")
 
 
 def _read_record(
-    data: bytes | memoryview, position: int, end: int, batch: BatchView
-) -> tuple[Record, int]:
-    timestamp_delta, position = read_varint(data, position + 1, bytes_max=10)
-    offset_delta, position = read_varint(data, position)
+    data: bytes | memoryview, position: int, end: int, offset: int, timestamp_ms: int
+) -> Record:
+    """From its key on."""
     key, position = _read_bytes(data, position, end)
     value, position = _read_bytes(data, position, end)
     header_count, position = read_varint(data, position)
     if header_count < 0 or header_count * 2 > end - position:
         raise ValueError(f"record says {header_count} headers, {end - position} bytes are left")
+    if header_count > HEADERS_MAX:
+        raise ValueError(
+            f"record at offset {offset} has {header_count} headers, up to {HEADERS_MAX} are read"
+        )
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(header_count):
         name, position = _read_bytes(data, position, end)
@@ -91,14 +121,7 @@ def _read_record(
         headers.append((name.decode(errors="replace"), header_value))
     if position != end:
         raise ValueError(f"record length is off by {end - position} bytes")
-    record = Record(
-        batch.base_offset + offset_delta,
-        batch.base_timestamp_ms + timestamp_delta,
-        key,
-        value,
-        headers,
-    )
-    return record, offset_delta
+    return Record(offset, timestamp_ms, key, value, headers)
 
 
 def _read_bytes(data: bytes | memoryview, position: int, end: int) -> tuple[bytes | None, int]:

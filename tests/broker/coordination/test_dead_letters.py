@@ -5,6 +5,7 @@ Covers broker/coordination/dead_letters.py.
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from confluent_kafka import Producer
 from millstream.broker.coordination import dead_letters
 from millstream.coordinators.share.dead_letters import REJECTED, TOO_MANY_DELIVERIES
 from millstream.errors import KafkaCode, KafkaError
+from millstream.model import Codec
 from millstream.records.builder import build_batch
 from millstream.records.records import Record as KafkaRecord
 from millstream.security.acl import Operation, ResourceType
@@ -27,6 +29,7 @@ from millstream.wire.apis.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from tests.broker.handlers.exchanges import produce as raw_produce
 from tests.support.raw_client import RawClient
 from tests.support.share_member import (
     ACCEPT,
@@ -77,6 +80,10 @@ def new_member(bootstrap: str, name: str) -> ShareMember:
     member = ShareMember(bootstrap, name, name)
     member.join()
     return member
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def headers_of(record: Record) -> dict[str, bytes | None]:
@@ -140,7 +147,7 @@ def test_copies_are_made_in_a_thread(
 
         return call
 
-    for work in ("iterate_records", "build_batch"):
+    for work in ("iterate_records", "with_copy", "_size_bytes", "build_batch"):
         monkeypatch.setattr(dead_letters, work, noted(getattr(dead_letters, work)))
     letters = broker.create_topic(f"dlq.{name}", configs=PERMITTED)
     configure(broker.bootstrap, name, errors_deadletterqueue_copy_record_enable="true")
@@ -149,16 +156,56 @@ def test_copies_are_made_in_a_thread(
         member.fetch(wait_ms=LONG_MS)
         assert member.acknowledge((0, 0, [REJECT])) is KafkaCode.NONE
         [found] = letters.wait(1, timeout=20)
-    assert (found.value, on_loop) == (b"v", [False, False])
+    assert (found.value, on_loop) == (b"v", [False] * 4)
+
+
+def bare_letters(*offsets: int) -> list[KafkaRecord]:
+    return [KafkaRecord(offset, 0, None, None, []) for offset in offsets]
+
+
+def copied(batch: bytes, *offsets: int, bytes_max: int = 1 << 20) -> list[tuple[int, bytes | None]]:
+    """Offset and value of the letters that one batch is read for."""
+    found, _ = dead_letters._copied(batch, bare_letters(*offsets), bytes_max)
+    return [(letter.record.offset, letter.record.value) for letter in found]
 
 
 def test_records_that_compaction_removed_are_sought_once() -> None:
-    batch = build_batch([KafkaRecord(6, 0, b"k", b"v", [])], base_offset=5)
-    read = dead_letters._unpacked(bytes(batch), 3)
-    assert (read.offsets.start, list(read.records)) == (3, [6])
-    assert all(offset in read.offsets for offset in range(3, 7))
+    batch = bytes(build_batch([KafkaRecord(6, 0, b"k", b"v", [])], base_offset=5))
+    assert copied(batch, 3, 4, 5, 6, 7) == [(3, None), (4, None), (5, None), (6, b"v")]
     with pytest.raises(ValueError, match="no whole batch"):
-        dead_letters._unpacked(b"", 3)
+        copied(b"", 3)
+
+
+def test_of_a_batch_only_what_is_copied_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of that so much at a time: two kilobytes may hold a hundred megabytes."""
+    content = [KafkaRecord(offset, 0, None, b"%d" % offset * 500) for offset in range(10)]
+    batch = bytes(build_batch(content, base_offset=0))
+    assert [offset for offset, _ in copied(batch, 2, 5, 6, 1)] == [2, 5, 6]
+    assert [offset for offset, _ in copied(batch, 8, 12)] == [8]
+    monkeypatch.setattr(dead_letters, "_COPIED_BYTES", 1000)
+    assert [offset for offset, _ in copied(batch, 2, 5, 6)] == [2, 5]
+    assert copied(batch, 2, bytes_max=100) == [(2, None)]
+
+
+def test_a_record_of_nothing_but_headers_is_not_copied(
+    broker: Broker, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A million of them are two kilobytes of zstd, and half a gigabyte of objects."""
+    letters = broker.create_topic(f"dlq.{name}", configs=PERMITTED)
+    configure(broker.bootstrap, name, errors_deadletterqueue_copy_record_enable="true")
+    bomb = [KafkaRecord(0, now_ms(), None, b"bomb", [("", b"")] * 100_000)]
+    for content in ([KafkaRecord(0, now_ms(), None, b"fine")], bomb):
+        with RawClient(broker.bootstrap) as client:
+            data = build_batch(content, base_offset=0, codec=Codec.ZSTD)
+            assert raw_produce(client, name, data).error_code == KafkaCode.NONE
+    with caplog.at_level(logging.WARNING), new_member(broker.bootstrap, name) as member:
+        for offset in range(2):
+            member.fetch(records=1, is_exact=True, wait_ms=LONG_MS)
+            assert member.acknowledge((offset, offset, [REJECT])) is KafkaCode.NONE
+        found = letters.wait(2, timeout=20)
+    assert [one.value for one in found] == [b"fine", None]
+    assert len(found[1].headers) == len(found[0].headers)
+    assert "has 100000 headers" in caplog.text
 
 
 def test_a_record_that_is_too_large_for_the_topic_gets_a_letter_without_a_copy(

@@ -1,13 +1,26 @@
 """Covers console/pages/messages.py, console/records.py."""
 
 import json
+import time
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from millstream.console import records
 from millstream.console.console import BadInput
+from millstream.console.display import Display
 from millstream.console.pages.messages import parse_headers
+from millstream.errors import KafkaCode
+from millstream.model import Codec
+from millstream.records.batch import BatchView
+from millstream.records.builder import build_batch
+from millstream.records.records import Record
+from tests.broker.handlers.exchanges import produce
 from tests.support.console_node import Browser, ConsoleNode
+from tests.support.raw_client import RawClient
+
+NOW_MS = int(time.time() * 1000)
 
 
 def keys(view: dict[str, object]) -> list[str]:
@@ -154,6 +167,51 @@ def test_hostile_content_is_text(
         assert len(text) < 600_000
         for active in ("<script>alert", "<img src=x", "\x1b", "\x00", "\u202e", ">49<"):
             assert active not in text
+
+
+def test_records_that_cannot_be_read_do_not_hide_the_others(
+    console_node: ConsoleNode, web: Browser, topic: str
+) -> None:
+    """Two kilobytes of zstd may be a million headers."""
+    bomb = Record(0, NOW_MS, None, b"bomb", [("", b"")] * 100_000)
+    several = Record(0, NOW_MS, None, b"several", [(f"h{number}", b"x") for number in range(200)])
+    with RawClient(console_node.bootstrap) as client:
+        for record in (bomb, several):
+            data = build_batch([record], base_offset=0, codec=Codec.ZSTD)
+            assert produce(client, topic, data).error_code == KafkaCode.NONE
+    text = web.get(f"/topics/{topic}").text
+    assert "has 100000 headers, up to 10000 are read" in text
+    assert "several" in text
+    assert "and 150 more" in text
+    rows = web.api(f"/topics/{topic}")["rows"]
+    assert isinstance(rows, list)
+    offset = max(row["offset"] for row in rows)
+    assert "has 100000 headers" in web.get(f"/topics/{topic}/records/0/{offset - 1}").text
+    assert "h199" in web.get(f"/topics/{topic}/records/0/{offset}").text
+    assert web.get(f"/topics/{topic}?q=several").text.count("and 150 more") == 1
+
+
+def test_no_more_rows_are_made_than_a_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    row_of = records.row_of
+
+    def noted(record: Record, *arguments: Any, **options: Any) -> records.RecordRow:
+        made.append(record.offset)
+        return row_of(record, *arguments, **options)
+
+    monkeypatch.setattr(records, "row_of", noted)
+    content = [Record(number, NOW_MS, None, b"v") for number in range(1000)]
+    batch = BatchView(memoryview(build_batch(content, base_offset=0)))
+    decode = records._Decode([batch], 0, Display("text"), 990, 3)
+    assert [row.offset for row in decode()] == made == [990, 991, 992]
+
+
+def test_what_a_page_adds_up_is_bounded_by_its_headers_too() -> None:
+    content = [Record(n, NOW_MS, None, b"", [("h", b"")] * 1000) for n in range(10)]
+    batch = BatchView(memoryview(build_batch(content, base_offset=0)))
+    found, left_bytes = records._RecordsFrom([batch], 0, 500_000)()
+    assert 3 <= len(found) <= 5
+    assert left_bytes <= 0
 
 
 def test_headers_are_lines() -> None:

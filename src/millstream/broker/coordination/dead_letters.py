@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from millstream.broker.node.state import NodeState
@@ -19,7 +20,6 @@ from millstream.cluster.state import NO_LEADER
 from millstream.config import topic_config
 from millstream.config.group_config import GroupConfig
 from millstream.coordinators.share.dead_letters import (
-    LETTER_HEADERS,
     Destination,
     Source,
     letters,
@@ -49,6 +49,10 @@ _ACKS_ALL: Final = -1
 _PRODUCE_VERSION: Final = 12
 _SECONDS_MAX: Final = 30.0
 _READ_BYTES: Final = 1 << 17
+# More than a group usually has under way in a partition.
+_AT_ONCE: Final = 2_000
+# Letters whose records are in memory at the same time.
+_COPIED_BYTES: Final = 8 << 20
 # More than the numbers of a record and of a header take.
 _RECORD_BYTES: Final = 40
 _HEADER_BYTES: Final = 10
@@ -86,10 +90,12 @@ class DeadLetters:
         index = partition_of(source, destination.partitions)
         now_ms = self._node.clock.now_ms()
         plain = (one for each in dead for one in letters(source, each, now_ms=now_ms))
-        copied = partition if config.boolean(_COPIES) else None
         bytes_max = self._bytes_max(name)
+        found = (
+            self._copies(plain, partition, bytes_max) if config.boolean(_COPIES) else _plain(plain)
+        )
         count = 0
-        async for waiting in _batches(self._letters(plain, copied), bytes_max):
+        async for waiting in _batches(found, bytes_max):
             batch = await self._in_thread(partial(_batch, waiting))
             if len(batch) > bytes_max:
                 # A single letter, without a copy: no other attempt would do better.
@@ -142,33 +148,34 @@ class DeadLetters:
             raise result.error
         log.info("created the topic %s for dead letters", name)
 
-    async def _letters(
-        self, plain: Iterator[Record], copied: Partition | None
-    ) -> AsyncIterator[Record]:
-        """With copies of their records if they are copied from a partition. Letters are in the
-        order of the records of one range after another."""
-        known = _NOTHING
-        for letter in plain:
-            if copied is not None and letter.offset not in known.offsets:
-                known = await self._read_batch(copied, letter.offset)
-            record = known.records.get(letter.offset)
-            if record is None:
-                # Not copied, or retention or compaction has deleted it meanwhile.
-                yield letter
-            else:
-                yield with_copy(letter, record, left_out=delivery_times.HEADERS)
+    async def _copies(
+        self, plain: Iterator[Record], partition: Partition, bytes_max: int
+    ) -> AsyncIterator["_Letter"]:
+        """The letters with their records, in the same order: those of one range after another."""
+        while waiting := list(islice(plain, _AT_ONCE)):
+            while waiting:
+                found = await self._copies_of_batch(waiting, partition, bytes_max)
+                del waiting[: len(found)]
+                for letter in found:
+                    yield letter
 
-    async def _read_batch(self, partition: Partition, offset: int) -> "_ReadBatch":
-        """The batch that has a record, or the next; without records if it cannot be read."""
+    async def _copies_of_batch(
+        self, waiting: Sequence[Record], partition: Partition, bytes_max: int
+    ) -> "Sequence[_Letter]":
+        """For the first letter, and others whose records are in the same batch. Without their
+        records if those cannot be read."""
+        offset = waiting[0].offset
         try:
             where = partition.read(offset, max_bytes=_READ_BYTES, at_least_one=True)
-            if where is None:
-                return _ReadBatch(range(offset, offset + 1), {})
-            data = where.file.read_at(where.position, where.length)
-            return await self._in_thread(partial(_unpacked, data, offset))
+            if where is not None:
+                data = where.file.read_at(where.position, where.length)
+                found, problem = await self._in_thread(partial(_copied, data, waiting, bytes_max))
+                if problem is not None:
+                    log.warning("no copies of %s: %s", partition.topic_partition, problem)
+                return found
         except (KafkaError, ValueError, OSError) as error:
             log.warning("no copy of %s at %d: %s", partition.topic_partition, offset, error)
-            return _ReadBatch(range(offset, offset + 1), {})
+        return [_Letter(waiting[0], _size_bytes(waiting[0]))]
 
     async def _in_thread(self, work: Callable[[], R]) -> R:
         """A batch may unpack to much more than the loop has time for."""
@@ -217,36 +224,63 @@ class DeadLetters:
 # -- letters ------------------------------------------------------------------------------
 
 
-class _ReadBatch(NamedTuple):
-    """Records by offset. Of `offsets`, those that are not there were deleted."""
-
-    offsets: range
-    records: dict[int, Record]
+class _Letter(NamedTuple):
+    record: Record
+    size_bytes: int
 
 
-_NOTHING: Final = _ReadBatch(range(0), {})
+async def _plain(found: Iterator[Record]) -> AsyncIterator[_Letter]:
+    for letter in found:
+        yield _Letter(letter, _size_bytes(letter))
 
 
-def _unpacked(data: bytes, offset: int) -> _ReadBatch:
-    """The first batch, which was sought at an offset. Raises ValueError."""
+def _copied(
+    data: bytes, waiting: Sequence[Record], bytes_max: int
+) -> tuple[list[_Letter], str | None]:
+    """Letters with their records from the batch in which the first of them was sought: for as many
+    as are in it, up to a number of bytes. And why from some record on there are no copies. Raises
+    ValueError if there is no batch.
+
+    Records that were deleted meanwhile, or are too large for a letter, are not copied.
+    """
     batch = next(split_batches(memoryview(data)), None)
     if batch is None:
         raise ValueError("there is no whole batch")
-    found = iterate_records(batch, limit_bytes=DECODED_BYTES_MAX)
-    offsets = range(min(offset, batch.base_offset), batch.next_offset)
-    return _ReadBatch(offsets, {record.offset: record for record in found})
+    records = iterate_records(batch, limit_bytes=DECODED_BYTES_MAX, from_offset=waiting[0].offset)
+    record: Record | None = None
+    found: list[_Letter] = []
+    problem: str | None = None
+    left_bytes, last_offset = _COPIED_BYTES, -1
+    for letter in waiting:
+        if found and (left_bytes <= 0 or not last_offset < letter.offset < batch.next_offset):
+            break
+        try:
+            while record is None or record.offset < letter.offset:
+                record = next(records)
+        except StopIteration:
+            pass
+        except ValueError as error:
+            # Nothing comes after it.
+            problem = str(error)
+        copy = letter
+        if record is not None and record.offset == letter.offset:
+            copy = with_copy(letter, record, left_out=delivery_times.HEADERS)
+        size_bytes = _size_bytes(copy)
+        if size_bytes + HEADER_BYTES > bytes_max:
+            copy, size_bytes = letter, _size_bytes(letter)
+        found.append(_Letter(copy, size_bytes))
+        left_bytes -= size_bytes
+        last_offset = letter.offset
+    return found, problem
 
 
-async def _batches(found: AsyncIterator[Record], bytes_max: int) -> AsyncIterator[Sequence[Record]]:
-    """As large as the topic takes. A letter that is larger goes without the copy."""
+async def _batches(
+    found: AsyncIterator[_Letter], bytes_max: int
+) -> AsyncIterator[Sequence[Record]]:
+    """As large as the topic takes."""
     waiting: list[Record] = []
     size_bytes = HEADER_BYTES
-    async for letter in found:
-        length = _size_bytes(letter)
-        if length + HEADER_BYTES > bytes_max:
-            headers = [(name, value) for name, value in letter.headers if name in LETTER_HEADERS]
-            letter = Record(letter.offset, letter.timestamp_ms, None, None, headers)
-            length = _size_bytes(letter)
+    async for letter, length in found:
         if waiting and size_bytes + length > bytes_max:
             yield waiting
             waiting, size_bytes = [], HEADER_BYTES

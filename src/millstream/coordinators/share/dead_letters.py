@@ -22,7 +22,6 @@ GROUP: Final = "__dlq.errors.group"
 DELIVERY_COUNT: Final = "__dlq.errors.delivery.count"
 MESSAGE: Final = "__dlq.errors.message"
 PREFIX: Final = "__dlq.errors."
-LETTER_HEADERS: Final = frozenset({TOPIC, PARTITION, OFFSET, GROUP, DELIVERY_COUNT, MESSAGE})
 
 # Kafka's words, which programs compare.
 REJECTED: Final = "Offset rejected by client."
