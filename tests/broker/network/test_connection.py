@@ -764,6 +764,20 @@ def test_while_memory_is_short_little_is_received_of_a_frame_that_then_waits() -
     run(test)
 
 
+def test_a_client_that_is_answered_without_its_connection_is_heard() -> None:
+    async def test() -> None:
+        host = Host()
+        connections = [Client(host).connection for _ in range(2)]
+        for name, connection in zip("ab", connections, strict=True):
+            connection.client = name
+            connection.on_answered(asyncio.get_running_loop().time() + 60)
+        assert host.turns.is_in_use()
+        assert host.turns.is_shared()
+        assert host.turns.has_others("a")
+
+    run(test)
+
+
 def test_a_closed_connection_touches_no_descriptor() -> None:
     async def test() -> None:
         client = Client(Host())

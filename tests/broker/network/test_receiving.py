@@ -110,7 +110,11 @@ class Partition:
 class Client:
     """A socket, and a connection at its other end that notes what it is told."""
 
-    def __init__(self, receiver: Receiver, expected: Expected | None = None) -> None:
+    def __init__(
+        self, receiver: Receiver, expected: Expected | None = None, name: str = "a"
+    ) -> None:
+        self.client = name
+        self.answered: list[float] = []
         self.near, self.far = socket.socketpair()
         self.near.setblocking(False)
         self.far.setblocking(False)
@@ -129,6 +133,9 @@ class Client:
 
     def on_received(self, data: memoryview) -> None:
         self.notes.append(("received", bytes(data)))
+
+    def on_answered(self, now: float) -> None:
+        self.answered.append(now)
 
     def on_unsent(self, rest: bytes) -> None:
         self.notes.append(("unsent", rest))
@@ -158,8 +165,8 @@ class Turns:
     receiver: Receiver
     clients: list[Client] = field(default_factory=list)
 
-    def client(self, expected: Expected | None = None) -> Client:
-        self.clients.append(Client(self.receiver, expected))
+    def client(self, expected: Expected | None = None, name: str = "a") -> Client:
+        self.clients.append(Client(self.receiver, expected, name))
         return self.clients[-1]
 
     def turn(self) -> None:
@@ -203,6 +210,42 @@ def test_clients_of_one_partition_are_written_together(turns: Turns) -> None:
         assert client.notes == []
         assert client.received_at == client.sent_at > 0
         at += number + 1
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "second", "later"),
+    [
+        ("aaaa", [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]),
+        ("aabbc", [1, 0, 1, 0, 0], [1, 0, 1, 0, 0], [1, 0, 1, 0, 0]),
+        ("a", [1], [0], [1]),
+    ],
+)
+def test_a_turn_tells_of_two_of_the_clients_that_it_has_answered(
+    turns: Turns,
+    monkeypatch: pytest.MonkeyPatch,
+    names: str,
+    first: list[int],
+    second: list[int],
+    later: list[int],
+) -> None:
+    partition = Partition()
+    # Equal, and another object for each connection.
+    clients = [turns.client(partition.expected(), f"{name} at home") for name in names]
+    for now, told in ((7.0, first), (7.001, second), (7.02, later)):
+        monkeypatch.setattr(turns.loop, "time", lambda now=now: now)
+        for client in clients:
+            client.answered.clear()
+            client.far.send(produce_frame(bytes(batch())))
+        turns.turn()
+        assert all(client.answers() for client in clients)
+        assert [client.answered for client in clients] == [[now] * count for count in told]
+
+
+def test_a_turn_without_answers_tells_of_nobody(turns: Turns) -> None:
+    client = turns.client(Partition().expected())
+    client.far.send(b"something else")
+    turns.turn()
+    assert client.answered == []
 
 
 def test_partitions_have_runs_of_their_own(turns: Turns) -> None:

@@ -76,6 +76,11 @@ cdef enum:
     ANSWER_BYTES_MAX = 512
     # A client that sends something else so often in a row is not worth comparing.
     MISSES_MAX = 16
+    # Clients that the node is told of in a step: two different ones show that it is shared.
+    TOLD_MAX = 2
+
+# It is told again of the same client after this time, a part of `client_turns.ACTIVE_SECONDS`.
+cdef double HEAR_SECONDS = 0.01
 
 
 cdef class Expected:
@@ -246,6 +251,9 @@ cdef class Receiver:
     cdef object _view
     cdef uint8_t* _bytes
     cdef BatchGroup _group
+    # The client that was told of last.
+    cdef object _heard
+    cdef double _hear_again_at
     cdef epoll_event _events[TOGETHER]
     cdef Item _items[TOGETHER]
     cdef uint8_t _answers[TOGETHER * ANSWER_BYTES_MAX]
@@ -406,12 +414,20 @@ cdef class Receiver:
                         item.fd, item.answer, item.answer_bytes, MSG_DONTWAIT | MSG_NOSIGNAL
                     )
                     item.failure = errno if item.sent < 0 else 0
-        now = self._loop.time()
+        cdef double now = self._loop.time()
+        cdef int told = 0
         for i in range(count):
             item = &self._items[i]
             registration = registrations[i]
             if item.state != ANSWERED or registration._fd < 0:
                 continue
+            if told < TOLD_MAX:
+                client = registration._connection.client
+                if client != self._heard or now >= self._hear_again_at:
+                    self._heard = client
+                    self._hear_again_at = now + HEAR_SECONDS
+                    told += 1
+                    registration._connection.on_answered(now)
             registration._connection.received_at = now
             registration._connection.sent_at = now
             if item.sent != <ssize_t> item.answer_bytes:

@@ -606,6 +606,10 @@ class Connection:
         if expected is not None and self.is_reading and self._partial is None and not self._replies:
             self._registration.expect(expected)
 
+    def on_answered(self, now: float) -> None:
+        """The receiver has answered a request without us, and perhaps more of this client."""
+        self._host.turns.hear(self.client, now)
+
     def on_unsent(self, rest: bytes) -> None:
         """The socket did not take all of a reply that the receiver sent without us."""
         self._push([rest])
