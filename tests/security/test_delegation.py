@@ -16,6 +16,12 @@ def test_a_token_has_the_lifetimes_of_the_node_or_shorter_ones():
         assert (token.expires_at_ms, token.max_at_ms) == (expires, longest)
 
 
+def test_the_longest_lifetime_ends_where_a_response_can_still_hold_it():
+    longest = Lifetimes(expiry_ms=2**63 - 1, max_ms=2**63 - 1)
+    token = new_token("id", "User:a", "User:a", [], longest, max_lifetime_ms=-1, now_ms=1000)
+    assert (token.expires_at_ms, token.max_at_ms) == (2**63 - 1, 2**63 - 1)
+
+
 def test_its_owner_and_its_renewers_renew_it_up_to_the_end():
     for principal in ("User:a", "User:b"):
         token = renewed(TOKEN, principal, LIFETIMES, period_ms=-1, now_ms=1005)

@@ -9,9 +9,13 @@ import hashlib
 import hmac
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Final
 
 from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
+
+# The last time that a response can hold.
+_NEVER_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ def new_token(
     longest_ms = lifetimes.max_ms
     if max_lifetime_ms > 0:
         longest_ms = min(longest_ms, max_lifetime_ms)
-    max_at_ms = now_ms + longest_ms
+    max_at_ms = min(now_ms + longest_ms, _NEVER_MS)
     return DelegationToken(
         token_id,
         owner,

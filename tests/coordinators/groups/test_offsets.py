@@ -182,3 +182,11 @@ def test_a_retention_that_the_client_asked_for_holds() -> None:
     world.now_ms += 1000
     expire(world)
     assert world.committed() is None
+
+
+def test_the_longest_retention_is_for_ever() -> None:
+    world = World()
+    world.commit(1, retention_ms=2**63 - 1)
+    world.now_ms += 365 * DAY_MS
+    expire(world)
+    assert world.committed() == 1

@@ -42,6 +42,8 @@ class CommitRequest:
 # Python 3.11 looks up an enum member in Python code, which is too slow for every commit.
 _NONE: Final = KafkaCode.NONE
 _EMPTY: Final = ClassicState.EMPTY
+# The last time that a record can hold.
+_NEVER_MS: Final = 2**63 - 1
 
 # For each topic of the request, in order, a code for each partition.
 CommitReply = list[list[KafkaCode]]
@@ -88,7 +90,7 @@ def commit_in_transaction(
 
 def _take_offsets(request: CommitRequest, env: Env, decision: Decision[CommitReply]) -> None:
     now_ms = env.now_ms
-    expire_ms = now_ms + request.retention_ms if request.retention_ms >= 0 else -1
+    expire_ms = min(now_ms + request.retention_ms, _NEVER_MS) if request.retention_ms >= 0 else -1
     metadata_length_max = env.settings.offset_metadata_length_max
     reply: CommitReply = []
     for topic, wanted in request.topics:
