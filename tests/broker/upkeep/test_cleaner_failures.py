@@ -1,6 +1,8 @@
 """A disk that is full or broken while a round puts its segments in place.
 
-Covers broker/upkeep/cleaner.py, over a log in memory.
+The log is in memory.
+
+Covers broker/upkeep/cleaner.py.
 """
 
 import asyncio
