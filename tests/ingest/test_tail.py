@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.ingest.blocks import BlockJoiner
 from millstream.ingest.tail import FileMark, Tail
 
 
@@ -111,6 +112,86 @@ def test_a_truncated_file_that_grew_past_the_old_end_is_noticed(log: Path, open_
     log.write_text("1\n22\n333\n4444\n")
     assert read_all(tail) == ["1", "22", "333", "4444"]
     assert tail.counts.truncations == 1
+
+
+def copytruncate(log: Path, copy: str, *, age: int = 0) -> None:
+    append(log.with_name(copy), log.read_text(), age=age)
+    log.write_text("")
+
+
+@pytest.mark.parametrize("new", [1_000, 40_000])
+def test_a_copied_and_truncated_file_is_read_to_its_end_in_the_copy(log: Path, new: int) -> None:
+    """Also if what came since is longer than what had been read, and if a line was half read."""
+    old_lines = [f"old {number:07}" for number in range(60_000)]
+    new_lines = [f"new {number:07}" for number in range(new)]
+    append(log, "".join(f"{line}\n" for line in old_lines))
+    tail = Tail(log, None, line_bytes_max=100)
+    lines = tail.read()
+    assert 0 < len(lines) < 60_000
+    assert tail.mark(1, lines[-1].end_position).position < 256 * 1024
+    copytruncate(log, "access.log.1", age=9)
+    append(log, "".join(f"{line}\n" for line in new_lines))
+    while more := tail.read() or tail.read():
+        lines += more
+    assert [line.data.decode() for line in lines] == old_lines + new_lines
+    # A block of lines of which one part was read in the copy is still one block.
+    assert {line.generation for line in lines[:60_000]} == {lines[0].generation}
+    assert (tail.counts.truncations, tail.counts.gaps) == (1, 0)
+    tail.close()
+
+
+def test_a_file_that_is_copied_and_truncated_twice_between_two_looks_loses_nothing(
+    log: Path, open_tail: Open
+) -> None:
+    append(log, "one\n")
+    tail = open_tail()
+    assert read_all(tail) == ["one"]
+    append(log, "two\n")
+    copytruncate(log, "access.log.2", age=9)
+    append(log, "three\nfour\n")
+    copytruncate(log, "access.log.1", age=8)
+    append(log, "five\n")
+    assert read_all(tail) == ["two", "three", "four", "five"]
+    assert tail.counts.gaps == 0
+
+
+def test_a_block_goes_on_in_the_copy(log: Path, open_tail: Open) -> None:
+    append(log, "Start 1\n a\n b")
+    tail, joiner = open_tail(), BlockJoiner(b"Start")
+    assert joiner.join(tail.read()) == []
+    append(log, "c\n d\nStart 2\n e\n")
+    copytruncate(log, "access.log.1", age=9)
+    append(log, "Start 3 after two that are of the copy\n f\n")
+    blocks = []
+    for _ in range(6):
+        blocks += joiner.join(tail.read())
+    blocks += joiner.flush()
+    assert [block.data.decode() for block in blocks] == [
+        "Start 1\n a\n bc\n d",
+        "Start 2\n e",
+        "Start 3 after two that are of the copy\n f",
+    ]
+
+
+def test_a_new_start_goes_on_in_the_copy_and_then_in_the_file(log: Path, open_tail: Open) -> None:
+    append(log, "one\n")
+    tail = open_tail()
+    assert read_all(tail) == ["one"]
+    append(log, "two\nthree\n")
+    copytruncate(log, "access.log.1", age=9)
+    append(log, "four\n")
+    assert tail.read() == []
+    mark = mark_after(tail, 1)
+    assert read_all(open_tail(mark)) == ["three", "four"]
+
+
+def test_a_truncated_file_without_a_copy_is_counted_as_a_gap(log: Path, open_tail: Open) -> None:
+    append(log, "one\ntwo")
+    tail = open_tail()
+    assert read_all(tail) == ["one"]
+    log.write_text("three\nfour and more\n")
+    assert read_all(tail) == ["two", "three", "four and more"]
+    assert (tail.counts.truncations, tail.counts.gaps) == (1, 1)
 
 
 def test_a_new_start_goes_on_after_the_mark(log: Path, open_tail: Open) -> None:

@@ -3,7 +3,8 @@
 A name stands for several files, one after another: each is a generation. A file is known by
 its inode and by the bytes it begins with, because inodes are used again and `copytruncate`
 keeps them. When a file was renamed away it is read to its end first, then those that came
-between, by age, then the one that has the name now.
+between, by age, then the one that has the name now. When a file was truncated, what was not
+read of it yet is read from its copy.
 
 Knows files. Does not know topics, acknowledgements or time: it is asked again later.
 """
@@ -67,18 +68,13 @@ class Tail:
         if self._file is None and not self._open_next():
             return []
         assert self._file is not None
-        # At every end, before what comes after it is taken for more of the same.
-        if self.is_at_end and self._was_cut():
-            self.counts.truncations += 1
-            lines = self._own(self._splitter.flush())
-            self._start(self._file, position=0)
-            return lines
         data = self._file.read(_READ_BYTES)
+        # Asked after reading: the file may be cut at any moment, and this is from before it.
+        if self._was_cut():
+            return self._leave_cut()
         self.is_at_end = not data
         if data:
-            lines = self._own(self._splitter.split(data))
-            self._extend_head()
-            return lines
+            return self._take(data)
         return self._leave() if self._was_replaced() else []
 
     def flush(self) -> list[Line]:
@@ -96,8 +92,8 @@ class Tail:
 
     def _resume(self, mark: FileMark) -> None:
         for path in [self.path, *_siblings(self.path)]:
-            if _is_same(path, mark):
-                file = path.open("rb", buffering=0)
+            file = _open_same(path, mark)
+            if file is not None:
                 if path != self.path:
                     self._older = _newer_siblings(self.path, os.fstat(file.fileno()))
                 self._start(file, position=mark.position)
@@ -121,12 +117,8 @@ class Tail:
         self.is_at_end = False
         file.seek(position)
         self._splitter = LineSplitter(position=position, line_bytes_max=self._line_bytes_max)
-        self._remember_head(min(position, _HEAD_BYTES_MAX))
-
-    def _remember_head(self, length: int) -> None:
-        assert self._file is not None
-        status = os.fstat(self._file.fileno())
-        head = os.pread(self._file.fileno(), length, 0)
+        status = os.fstat(file.fileno())
+        head = os.pread(file.fileno(), min(position, _HEAD_BYTES_MAX), 0)
         self._heads[self._generation] = (
             status.st_dev,
             status.st_ino,
@@ -134,10 +126,12 @@ class Tail:
             zlib.crc32(head),
         )
 
-    def _extend_head(self) -> None:
-        length = min(self._splitter.next_position, _HEAD_BYTES_MAX)
-        if self._heads[self._generation][2] < length:
-            self._remember_head(length)
+    def _extend_head(self, data: bytes) -> None:
+        """With what was read next; the file itself may be another one by now."""
+        device, inode, length, crc = self._heads[self._generation]
+        more = data[: _HEAD_BYTES_MAX - length]
+        if more:
+            self._heads[self._generation] = device, inode, length + len(more), zlib.crc32(more, crc)
 
     # -- at the end of what is there -------------------------------------------------------
 
@@ -147,6 +141,27 @@ class Tail:
             return True
         _, _, length, crc = self._heads[self._generation]
         return zlib.crc32(os.pread(self._file.fileno(), length, 0)) != crc
+
+    def _leave_cut(self) -> list[Line]:
+        """Goes on in the copy that was made before, in mid-line and in mid-block."""
+        assert self._file is not None
+        self.counts.truncations += 1
+        device, inode, length, crc = self._heads[self._generation]
+        position = self._splitter.next_position
+        mark = FileMark(device, inode, position, length, crc)
+        for path in _siblings(self.path):
+            copy = _open_same(path, mark)
+            if copy is not None:
+                self._older = _newer_siblings(self.path, os.fstat(copy.fileno()))
+                copy.seek(position)
+                self._file.close()
+                self._file = copy
+                self.is_at_end = False
+                return []
+        self.counts.gaps += 1
+        lines = self._own(self._splitter.flush())
+        self._start(self._file, position=0)
+        return lines
 
     def _was_replaced(self) -> bool:
         if self._older:
@@ -164,7 +179,8 @@ class Tail:
         assert self._file is not None
         last = self._file.read(_READ_BYTES)
         if last:
-            return self._own(self._splitter.split(last))
+            self.is_at_end = False
+            return self._take(last)
         self.counts.rotations += 1
         lines = self._own(self._splitter.flush())
         if not self._older:
@@ -173,24 +189,35 @@ class Tail:
         self._open_next()
         return lines
 
+    def _take(self, data: bytes) -> list[Line]:
+        self._extend_head(data)
+        return self._own(self._splitter.split(data))
+
     def _own(self, lines: list[Line]) -> list[Line]:
         for line in lines:
             line.generation = self._generation
         return lines
 
 
-def _is_same(path: Path, mark: FileMark) -> bool:
-    """Whether a file holds what was read up to the mark; its name and inode may be new."""
+def _open_same(path: Path, mark: FileMark) -> BinaryIO | None:
+    """A file that holds what was read up to the mark; its name and inode may be new."""
     try:
-        with path.open("rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size < mark.position:
-                return False
-            if not mark.head_length:
-                status = os.fstat(file.fileno())
-                return (status.st_dev, status.st_ino) == (mark.device, mark.inode)
-            return zlib.crc32(os.pread(file.fileno(), mark.head_length, 0)) == mark.head_crc
+        file = path.open("rb", buffering=0)
     except OSError:
+        return None
+    if _is_same(file, mark):
+        return file
+    file.close()
+    return None
+
+
+def _is_same(file: BinaryIO, mark: FileMark) -> bool:
+    status = os.fstat(file.fileno())
+    if status.st_size < mark.position:
         return False
+    if not mark.head_length:
+        return (status.st_dev, status.st_ino) == (mark.device, mark.inode)
+    return zlib.crc32(os.pread(file.fileno(), mark.head_length, 0)) == mark.head_crc
 
 
 def _siblings(path: Path) -> list[Path]:
