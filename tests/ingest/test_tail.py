@@ -212,6 +212,60 @@ def test_a_new_start_finds_the_file_that_was_rotated_meanwhile(log: Path, open_t
     assert tail.counts.gaps == 0
 
 
+def rotate(log: Path, count: int) -> None:
+    for number in range(count, 0, -1):
+        log.with_name(f"access.log.{number}").rename(log.with_name(f"access.log.{number + 1}"))
+    log.rename(log.with_name("access.log.1"))
+
+
+def test_a_rotation_while_rotated_files_are_read_skips_none(log: Path, open_tail: Open) -> None:
+    append(log, "one\ntwo\n", age=9)
+    mark = mark_after(open_tail(), 1)
+    for number, line in enumerate(["three", "four", "five"]):
+        rotate(log, number)
+        append(log, f"{line}\n", age=8 - number)
+    tail = open_tail(mark)
+    assert [line.data for line in tail.read()] == [b"two"]
+    rotate(log, 3)
+    append(log, "six\n", age=1)
+    assert tail.read() == []
+    assert [line.data for line in tail.read()] == [b"three"]
+    rotate(log, 4)
+    append(log, "seven\n")
+    assert read_all(tail) + read_all(tail) == ["four", "five", "six", "seven"]
+    assert tail.counts.gaps == 0
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_rotated_file_that_is_gone_before_its_turn_is_counted(
+    log: Path, open_tail: Open, is_packed: bool
+) -> None:
+    append(log, "one\ntwo\n", age=9)
+    mark = mark_after(open_tail(), 1)
+    for number, line in enumerate(["three", "four", "five"]):
+        rotate(log, number)
+        append(log, f"{line}\n", age=8 - number)
+    tail = open_tail(mark)
+    if is_packed:
+        append(log.with_name("access.log.2.gz"), "packed", age=8)
+    log.with_name("access.log.2").unlink()
+    assert read_all(tail) + read_all(tail) == ["two", "four", "five"]
+    assert tail.counts.gaps == 1
+
+
+def test_a_name_that_is_gone_for_a_while_is_waited_for(log: Path, open_tail: Open) -> None:
+    append(log, "one\n", age=9)
+    tail = open_tail()
+    assert read_all(tail) == ["one"]
+    rotate(log, 0)
+    assert read_all(tail) == []
+    append(log, "two\n", age=8)
+    rotate(log, 1)
+    append(log, "three\n")
+    assert read_all(tail) == ["two", "three"]
+    assert (tail.counts.rotations, tail.counts.gaps) == (2, 0)
+
+
 def test_a_new_start_finds_the_copy_after_copytruncate(log: Path, open_tail: Open) -> None:
     append(log, "one\ntwo\n", age=9)
     mark = mark_after(open_tail(), 1)

@@ -11,7 +11,9 @@ Knows files. Does not know topics, acknowledgements or time: it is asked again l
 
 import os
 import re
+import stat
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -20,6 +22,8 @@ from millstream.ingest.lines import Line, LineSplitter
 
 _READ_BYTES: Final = 256 * 1024
 _HEAD_BYTES_MAX: Final = 256
+# Of a file, whatever its name: device and inode.
+_Identity = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class FileMark:
 class TailCounts:
     rotations: int = 0
     truncations: int = 0
-    # A rotated file that was not read to its end could not be found again.
+    # A file that was not read to its end could not be found again.
     gaps: int = 0
 
 
@@ -54,8 +58,8 @@ class Tail:
         self.is_at_end = True
         self._splitter = LineSplitter(position=0, line_bytes_max=line_bytes_max)
         self._heads: dict[int, tuple[int, int, int, int]] = {}
-        # Files to read before the one that has the name.
-        self._older: list[Path] = []
+        # Files to read before the one that has the name, by their identities: names change.
+        self._due: set[_Identity] = set()
         if mark is not None:
             self._resume(mark)
 
@@ -65,8 +69,11 @@ class Tail:
             self._file = None
 
     def read(self) -> list[Line]:
-        if self._file is None and not self._open_next():
-            return []
+        if self._file is None:
+            named = _open(self.path)
+            if named is None:
+                return []
+            self._start(named, position=0)
         assert self._file is not None
         data = self._file.read(_READ_BYTES)
         # Asked after reading: the file may be cut at any moment, and this is from before it.
@@ -91,25 +98,25 @@ class Tail:
     # -- opening -------------------------------------------------------------------------
 
     def _resume(self, mark: FileMark) -> None:
-        for path in [self.path, *_siblings(self.path)]:
-            file = _open_same(path, mark)
-            if file is not None:
-                if path != self.path:
-                    self._older = _newer_siblings(self.path, os.fstat(file.fileno()))
-                self._start(file, position=mark.position)
-                return
+        named = _open_same(self.path, mark)
+        if named is not None:
+            self._start(named, position=mark.position)
+            return
+        rotated = self._open_rotated(mark)
+        if rotated is not None:
+            self._start(rotated, position=mark.position)
+            return
         self.counts.gaps += 1
-        if self.path.exists():
-            self._start(self.path.open("rb", buffering=0), position=0)
 
-    def _open_next(self) -> bool:
-        path = self._older.pop(0) if self._older else self.path
-        try:
-            file = path.open("rb", buffering=0)
-        except FileNotFoundError:
-            return False
-        self._start(file, position=0)
-        return True
+    def _open_rotated(self, mark: FileMark) -> BinaryIO | None:
+        """The file, or its copy, that holds what was read; those that came after it are due."""
+        for each in _siblings(self.path):
+            file = _open_same(each.path, mark)
+            if file is not None:
+                newer = _newer_siblings(self.path, os.fstat(file.fileno()))
+                self._due = {each.identity for each in newer}
+                return file
+        return None
 
     def _start(self, file: BinaryIO, *, position: int) -> None:
         self._file = file
@@ -149,30 +156,27 @@ class Tail:
         device, inode, length, crc = self._heads[self._generation]
         position = self._splitter.next_position
         mark = FileMark(device, inode, position, length, crc)
-        for path in _siblings(self.path):
-            copy = _open_same(path, mark)
-            if copy is not None:
-                self._older = _newer_siblings(self.path, os.fstat(copy.fileno()))
-                copy.seek(position)
-                self._file.close()
-                self._file = copy
-                self.is_at_end = False
-                return []
+        copy = self._open_rotated(mark)
+        if copy is not None:
+            copy.seek(position)
+            self._file.close()
+            self._file = copy
+            self.is_at_end = False
+            return []
         self.counts.gaps += 1
         lines = self._own(self._splitter.flush())
         self._start(self._file, position=0)
         return lines
 
     def _was_replaced(self) -> bool:
-        if self._older:
+        if self._due:
             return True
         assert self._file is not None
-        ours = os.fstat(self._file.fileno())
         try:
             named = self.path.stat()
         except FileNotFoundError:
             return False
-        return (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino)
+        return _identity(named) != _identity(os.fstat(self._file.fileno()))
 
     def _leave(self) -> list[Line]:
         """The writer may have gone on in the old file until it saw the new one; that is read."""
@@ -181,13 +185,35 @@ class Tail:
         if last:
             self.is_at_end = False
             return self._take(last)
+        following = self._open_following(self._file)
+        if following is None:
+            return []
         self.counts.rotations += 1
         lines = self._own(self._splitter.flush())
-        if not self._older:
-            self._older = _newer_siblings(self.path, os.fstat(self._file.fileno()))
-        self.close()
-        self._open_next()
+        self._file.close()
+        self._start(following, position=0)
         return lines
+
+    def _open_following(self, ours: BinaryIO) -> BinaryIO | None:
+        """The oldest file that is newer than ours.
+
+        Rotations go on meanwhile. So the names are looked up each time, and the file that has the
+        name is opened first: if it loses it now, it is among the others.
+        """
+        following = _open(self.path)
+        newer = _newer_siblings(self.path, os.fstat(ours.fileno()))
+        if newer:
+            if following is not None:
+                following.close()
+            following = _open(newer[0].path)
+            if following is None or _identity(os.fstat(following.fileno())) != newer[0].identity:
+                # Renamed since the lookup.
+                return self._open_following(ours)
+        if following is not None:
+            # What was packed or deleted before its turn is missing.
+            self.counts.gaps += len(self._due - {each.identity for each in newer})
+            self._due = {each.identity for each in newer[1:]}
+        return following
 
     def _take(self, data: bytes) -> list[Line]:
         self._extend_head(data)
@@ -197,6 +223,13 @@ class Tail:
         for line in lines:
             line.generation = self._generation
         return lines
+
+
+def _open(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        return None
 
 
 def _open_same(path: Path, mark: FileMark) -> BinaryIO | None:
@@ -220,7 +253,18 @@ def _is_same(file: BinaryIO, mark: FileMark) -> bool:
     return zlib.crc32(os.pread(file.fileno(), mark.head_length, 0)) == mark.head_crc
 
 
-def _siblings(path: Path) -> list[Path]:
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino
+
+
+@dataclass(frozen=True, slots=True)
+class _Rotated:
+    path: Path
+    identity: _Identity
+    modified_ns: int
+
+
+def _siblings(path: Path) -> list[_Rotated]:
     """Rotated files of this name (`x.log.1`, `x.log-20260101`), newest first.
 
     Packed ones are left out: their contents cannot be compared with what was read.
@@ -228,17 +272,19 @@ def _siblings(path: Path) -> list[Path]:
     found = []
     rotated = re.compile(re.escape(path.name) + r"[.-]\d[\d.-]*")
     for each in path.parent.iterdir():
-        if rotated.fullmatch(each.name) and each.is_file():
-            found.append((each.stat().st_mtime_ns, each))
-    return [each for _, each in sorted(found, reverse=True)]
+        if rotated.fullmatch(each.name):
+            # It may be renamed at this moment.
+            with suppress(FileNotFoundError):
+                status = each.stat()
+                if stat.S_ISREG(status.st_mode):
+                    found.append(_Rotated(each, _identity(status), status.st_mtime_ns))
+    return sorted(found, key=lambda each: (each.modified_ns, each.path), reverse=True)
 
 
-def _newer_siblings(path: Path, ours: os.stat_result) -> list[Path]:
+def _newer_siblings(path: Path, ours: os.stat_result) -> list[_Rotated]:
     """Files that had the name after ours and lost it again, oldest first."""
-    newer = []
-    for each in _siblings(path):
-        status = each.stat()
-        is_ours = (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino)
-        if not is_ours and status.st_mtime_ns > ours.st_mtime_ns:
-            newer.append(each)
-    return newer[::-1]
+    return [
+        each
+        for each in reversed(_siblings(path))
+        if each.identity != _identity(ours) and each.modified_ns > ours.st_mtime_ns
+    ]
