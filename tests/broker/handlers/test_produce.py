@@ -10,7 +10,7 @@ import pytest
 
 from millstream.broker.handlers import produce as produce_module
 from millstream.broker.network.memory import RequestMemory
-from millstream.errors import KafkaCode
+from millstream.errors import KafkaCode, KafkaError
 from millstream.model import Codec
 from millstream.records.batch import TIMESTAMP_TYPE_MASK, split_batches
 from millstream.wire.apis.incremental_alter_configs import (
@@ -300,6 +300,85 @@ def test_others_are_served_between_the_parts_of_many_batches(
     client.ask(_many(topic, 499, acks=1), 9)
     assert sizes == [50] * 10
     assert others == list(range(1, 11))
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_large_batches_are_appended_in_parts_of_about_a_megabyte(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    sizes: list[list[int]] = []
+    append = produce_module._append_batches
+
+    def note(parts: Any, request: Any, body: Any, *rest: Any) -> Any:
+        sizes.append([len(data) // 1000 for _, data in body.topics[0].partitions])
+        return append(parts, request, body, *rest)
+
+    monkeypatch.setattr(produce_module, "_append_batches", note)
+    small = _sized(topic, [300] * 2, acks=acks)
+    for request in (small, small, small):
+        client.ask(request, 9)
+    # From the third time on a request takes the shortcut, unless it is large.
+    assert sizes == [[300] * 2] * 2
+    sizes.clear()
+    for first in (6, 12):
+        [answered] = client.ask(_sized(topic, [100, 900, 700, 900, 10, 20], acks=acks), 9).responses
+        found = answered.partition_responses
+        assert [(row.error_code, row.base_offset) for row in found] == [
+            (0, first + number) for number in range(6)
+        ]
+    assert sizes == [[100, 900, 700], [900, 10, 20]] * 2
+
+
+def _sized(topic: str, sizes: list[int], *, acks: int, codec: Codec = Codec.NONE) -> ProduceRequest:
+    """A batch for each of these numbers of kilobytes, all to one partition."""
+    rows = [
+        ProducePartitionData(index=0, records=batch(os.urandom(size * 1000), codec=codec))
+        for size in sizes
+    ]
+    topics = [ProduceTopicData(name=topic, partition_data=rows)]
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=30_000, topic_data=topics)
+
+
+def test_a_frame_that_has_memory_of_its_own_is_not_copied(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners: list[list[int]] = []
+    check = produce_module._check_heavy
+
+    async def note(parts: Any, request: Any, body: Any, *rest: Any) -> Any:
+        owners.append([len(data.obj) // 1000 for _, data in body.topics[0].partitions])
+        return await check(parts, request, body, *rest)
+
+    monkeypatch.setattr(produce_module, "_check_heavy", note)
+    for sizes in ([400, 500], [600, 700], [900, 900, 900]):
+        request = _sized(topic, sizes, acks=1, codec=Codec.GZIP)
+        [answered] = client.ask(request, 9).responses
+        assert {row.error_code for row in answered.partition_responses} == {0}
+    # Copied record by record; then views of the frame, the last in two parts.
+    assert owners == [[400, 500], [1300, 1300], [2701, 2701], [2701]]
+
+
+def test_batches_that_wait_for_their_transaction_count_as_received(
+    client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memories: list[RequestMemory] = []
+    held: list[int] = []
+
+    def check(parts: Any, request: Any, body: Any) -> Any:
+        async def later() -> dict[tuple[str, int], KafkaError]:
+            memories.append(request.connection._host.memory)
+            held.append(memories[0].held_bytes)
+            return {}
+
+        return later()
+
+    monkeypatch.setattr(produce_module, "_check_transaction", check)
+    request = _sized(topic, [300, 200], acks=1)
+    request.transactional_id = "t"
+    [answered] = client.ask(request, 9).responses
+    assert {row.error_code for row in answered.partition_responses} == {0}
+    assert 500_000 <= held[0] <= 500_300
+    assert memories[0].held_bytes == 0
 
 
 def test_many_batches_that_are_checked_in_a_thread_are_dropped_with_their_connection(

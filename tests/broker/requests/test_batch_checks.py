@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import math
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from millstream.broker.requests.batch_checks import check_heavy
 from millstream.errors import KafkaCode
 from millstream.model import Codec
 from millstream.records.compression import compress
-from millstream.records.validation import LIGHT
+from millstream.records.validation import LIGHT, LIGHT_PLAIN
 from millstream.wire.apis.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -100,10 +101,14 @@ def test_batches_of_one_request_share_what_may_be_unpacked_on_the_loop(
     client: RawClient, topic: str, in_thread: list[Any], codec: Codec, count: int
 ) -> None:
     bomb = batch(bytes(LIGHT - 1000), codec=codec)
+    parts = 1
+    if count * len(bomb) > LIGHT_PLAIN:
+        # Snappy makes them large enough: others are served between the parts of such a request.
+        parts = math.ceil(count / (produce_module._PART_BYTES // len(bomb) + 1))
     for _ in range(4):
         in_thread.clear()
         assert codes(client, topic, [bomb] * count) == [KafkaCode.NONE] * count
-        assert len(in_thread) == count - 1
+        assert len(in_thread) == count - parts
 
 
 def test_a_batch_that_is_refused_uses_up_what_may_be_unpacked(

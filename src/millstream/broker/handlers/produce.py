@@ -5,9 +5,10 @@ acks all is answered when the record is safe; at the request's deadline it gets 
 
 A connection that writes to the same topic repeatedly gets a shortcut, which recognises the
 request by its first bytes (`requests.repeated_produces`). In compiled code, many connections
-share a write (`network.receiving`). A request with more than a hundred batches is appended in
-parts, and read in a thread if there are thousands. All routes get their terms from
-`requests.admission` and end in `Partition.append`, which takes one batch or a group of them.
+share a write (`network.receiving`). A request with more than a hundred batches, or two megabytes,
+is appended in parts, and read in a thread if there are thousands of batches. All routes get their
+terms from `requests.admission` and end in `Partition.append`, which takes one batch or a group of
+them.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from millstream.broker.coordination.hosting import Coordinators
-from millstream.broker.network.connection import kept_writable_frame
+from millstream.broker.network.connection import SHARED_BUFFER_BYTES, kept_writable_frame
 from millstream.broker.network.replies import Pending, Pieces, settled
 from millstream.broker.node.state import NodeState
 from millstream.broker.requests.admission import Admissions
@@ -38,7 +39,7 @@ from millstream.broker.requests.turns import REST_SECONDS, Turns
 from millstream.errors import KafkaCode, KafkaError
 from millstream.model import NO_TOPIC_ID, Codec
 from millstream.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchView
-from millstream.records.validation import CheckedBatch, produced_batch
+from millstream.records.validation import LIGHT_PLAIN, CheckedBatch, produced_batch
 from millstream.replication.partition import Partition
 from millstream.security.acl import ResourceType
 from millstream.wire.cursor import Cursor, TooManyElements
@@ -62,10 +63,12 @@ _ZSTD_VERSION_MIN: Final = 7
 BATCHES_MAX: Final = 20_000
 # More are read in a thread: so many take a millisecond.
 _READ_AT_ONCE_MAX: Final = 1_000
-# With more, it is appended in parts of so many: about a millisecond. While several clients use the
-# node, they have the loop to themselves after a few parts, as with floods (`network.client_turns`).
+# With more, or more than `LIGHT_PLAIN` bytes, it is appended in parts of so many, or so many bytes:
+# about a millisecond. While several clients use the node, they have the loop to themselves after a
+# few parts, as with floods (`network.client_turns`).
 _FEW_BATCHES: Final = 100
 _PART_BATCHES: Final = 50
+_PART_BYTES: Final = 1 << 20
 _PARTS_BEFORE_REST: Final = 4
 
 
@@ -90,13 +93,14 @@ class Parts(Protocol):
 
 def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
     start = cursor.position
+    if len(cursor.data) > LIGHT_PLAIN:
+        return _later(parts, request, cursor.data, start)
     # The topics count, too.
     cursor.elements_left = _FEW_BATCHES
     try:
         body = read_produce_request(cursor, request.version)
     except TooManyElements:
-        frame = kept_writable_frame(cursor.data)
-        return Pending(_handle_large(parts, request, frame, start), gate=True)
+        return _later(parts, request, cursor.data, start)
     _resolve_topic_ids(parts, body)
     if body.transactional_id is not None:
         denied = _transaction_denial(parts, request, body.transactional_id)
@@ -104,17 +108,21 @@ def handle(parts: Parts, request: Request, cursor: Cursor) -> Pieces | Pending:
             return _answer(request, body, _refuse(body, denied), [])
     ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
     if heavy:
-        # The effect comes after a wait. So the connection's next frame has to wait too, and the
-        # frame is copied, because the shared buffer is overwritten before the coroutine starts.
-        _copy_records(body)
+        # The effect comes after a wait. So the connection's next frame has to wait too.
+        _keep_records(body, cursor.data)
         return Pending(_append_heavy(parts, request, body, heavy), gate=True)
     if body.transactional_id is None:
         return _append_and_remember(parts, request, body, ready, cursor.data)
     checked = _check_transaction(parts, request, body)
     if isinstance(checked, dict):
         return _append_all(parts, request, body, ready, checked)
-    _copy_records(body)
+    _keep_records(body, cursor.data)
     return Pending(_append_when_checked(parts, request, body, checked), gate=True)
+
+
+def _later(parts: Parts, request: Request, frame: memoryview, start: int) -> Pending:
+    kept = kept_writable_frame(frame)
+    return Pending(_handle_large(parts, request, kept, start), gate=True)
 
 
 async def _handle_large(parts: Parts, request: Request, frame: memoryview, start: int) -> Pieces:
@@ -161,16 +169,24 @@ async def _append_large(
 def _parts_of(body: ProduceRequest) -> Iterator[ProduceRequest]:
     """Requests with a few of the batches each, in order."""
     topics: list[ProduceTopic] = []
-    size = 0
+    count = size_bytes = 0
     for topic in body.topics:
         # A topic without any is answered, too.
-        for start in range(0, len(topic.partitions) or 1, _PART_BATCHES):
-            few = topic.partitions[start : start + _PART_BATCHES]
-            topics.append(ProduceTopic(topic.name, topic.topic_id, few))
-            size += len(few) + 1
-            if size > _PART_BATCHES:
+        few: list[tuple[int, memoryview | None]] = []
+        topics.append(ProduceTopic(topic.name, topic.topic_id, few))
+        count += 1
+        for index, data in topic.partitions:
+            if few and (count > _PART_BATCHES or size_bytes > _PART_BYTES):
                 yield ProduceRequest(body.transactional_id, body.acks, body.timeout_ms, topics)
-                topics, size = [], 0
+                few = []
+                topics = [ProduceTopic(topic.name, topic.topic_id, few)]
+                count, size_bytes = 1, 0
+            few.append((index, data))
+            count += 1
+            size_bytes += len(data or b"")
+        if count > _PART_BATCHES or size_bytes > _PART_BYTES:
+            yield ProduceRequest(body.transactional_id, body.acks, body.timeout_ms, topics)
+            topics, count, size_bytes = [], 0, 0
     if topics:
         yield ProduceRequest(body.transactional_id, body.acks, body.timeout_ms, topics)
 
@@ -225,7 +241,11 @@ async def _append_when_checked(
     body: ProduceRequest,
     checked: "Coroutine[Any, Any, Refused]",
 ) -> Pieces:
-    refused = await checked
+    release = request.connection.hold_memory(_records_bytes(body))
+    try:
+        refused = await checked
+    finally:
+        release()
     ready, heavy = make_ready(parts.node, parts.admissions, request.connection, body)
     if heavy:
         # A topic's options have changed meanwhile.
@@ -234,13 +254,19 @@ async def _append_when_checked(
     return await answer.answer if isinstance(answer, Pending) else answer
 
 
-def _copy_records(body: ProduceRequest) -> None:
-    """Copies the frame: its memory belongs to the next request once we wait."""
+def _keep_records(body: ProduceRequest, frame: memoryview) -> None:
+    """Copies them from the shared buffer, which belongs to the next request once we wait."""
+    if len(frame) > SHARED_BUFFER_BYTES:
+        return
     for topic in body.topics:
         topic.partitions = [
             (index, None if data is None else memoryview(bytearray(data)))
             for index, data in topic.partitions
         ]
+
+
+def _records_bytes(body: ProduceRequest) -> int:
+    return sum(len(data or b"") for topic in body.topics for _, data in topic.partitions)
 
 
 def _resolve_topic_ids(parts: Parts, body: ProduceRequest) -> None:
@@ -253,8 +279,7 @@ def _resolve_topic_ids(parts: Parts, body: ProduceRequest) -> None:
 async def _append_heavy(
     parts: Parts, request: Request, body: ProduceRequest, heavy: Heavy
 ) -> Pieces:
-    size_bytes = sum(len(data or b"") for topic in body.topics for _, data in topic.partitions)
-    release = request.connection.hold_memory(size_bytes)
+    release = request.connection.hold_memory(_records_bytes(body))
     try:
         checked = await _check_heavy(parts, request, body, heavy)
     finally:

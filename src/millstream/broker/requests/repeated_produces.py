@@ -84,6 +84,8 @@ class _RepeatedProduces:
 
     def answer(self, connection: Connection, frame: memoryview) -> Pieces | Pending | None:
         """The request once more, with new records; None for any other."""
+        if len(frame) > LIGHT_PLAIN:
+            return None
         found = IMPLEMENTATION.batches_of(frame, self._repeated.before_partitions)
         if found is None:
             return None
