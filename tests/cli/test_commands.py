@@ -291,6 +291,24 @@ def test_a_group_continues_where_it_left_off(bootstrap: str, topic: str) -> None
     assert json.loads(ran.output) == [{"group": group, "topic": topic, "lag": 0}]
 
 
+def test_a_group_commits_no_record_that_nobody_could_read(bootstrap: str, topic: str) -> None:
+    group = f"group-of-{topic}"
+    run_millstream("produce", topic, stdin="1\n2\n3\n", bootstrap=bootstrap)
+    with start("consume", topic, "--group", group, bootstrap=bootstrap) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(30) == 141
+    reading = ["consume", topic, "--group", group, "-e", "-f", "%v"]
+    assert run_millstream(*reading, bootstrap=bootstrap).output == "123"
+
+
+def test_a_group_commits_what_it_filtered_out(bootstrap: str, topic: str) -> None:
+    reading = ["consume", topic, "--group", f"group-of-{topic}", "-e", "-f", "%v"]
+    run_millstream("produce", topic, stdin="1\n2\n3\n", bootstrap=bootstrap)
+    assert run_millstream(*reading, "--value", "2", bootstrap=bootstrap).output == "2"
+    assert run_millstream(*reading, bootstrap=bootstrap).output == ""
+
+
 def start(*arguments: str, bootstrap: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "millstream", *arguments, "-b", bootstrap],

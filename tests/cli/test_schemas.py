@@ -135,3 +135,14 @@ def test_a_registry_that_is_not_there_is_said_in_a_line(broker: Broker) -> None:
         ran = run(broker, *command, "--registry", url)
         assert ran.exit_code == 1
         assert url in ran.errors
+
+
+def test_a_group_commits_no_record_that_could_not_be_decoded(broker: Broker) -> None:
+    broker.create_topic("later")
+    values = [b"text", b"\0\0\0\0\1x"]
+    broker.topic("later").produce([("k", value, {}) for value in values])
+    reading = ["consume", "later", "--group", "readers-of-later", "-e", "-f", "%o"]
+    url = f"http://127.0.0.1:{reserve_port()}"
+    failed = run(broker, *reading, "--registry", url)
+    printed = run_millstream(*reading, bootstrap=broker.bootstrap)
+    assert (failed.exit_code, failed.output + printed.output) == (1, "01")

@@ -187,6 +187,8 @@ class Reading:
         self._is_broker_gone = False
         self._matches = matches
         self._decode = decode
+        # The last record taken from each partition, printed or filtered out.
+        self._last: dict[Place, Message] = {}
         # Where reading begins; empty in a group, where the commits decide.
         self._starts: dict[Place, int] = {}
         from millstream.cli.unreadable_batches import UnreadableBatches
@@ -226,7 +228,21 @@ class Reading:
                 output.flush()
             else:
                 check_output_open()
+            self._store_printed()
             left -= len(records)
+
+    def _store_printed(self) -> None:
+        """In a group: what the library commits from time to time, and when it is closed."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        for message in self._last.values() if self._assigned is not None else ():
+            try:
+                self._consumer.store_offsets(message)
+            except KafkaException as failed:
+                # Another member has the partition by now, and prints these records, too.
+                if failed.args[0].code() not in (KafkaError._STATE, KafkaError._UNKNOWN_PARTITION):
+                    raise
+        self._last.clear()
 
     def is_over(self) -> bool:
         if self.ends is not None:
@@ -252,6 +268,7 @@ class Reading:
                 self._note(error, message)
                 continue
             record = to_record(message)
+            self._last[Place(record.topic, record.partition)] = message
             if self._decode is not None:
                 self._decode(record)
             if self._is_inside(record) and (self._matches is None or self._matches(record)):
@@ -377,7 +394,8 @@ def connect(
             **client_settings(bootstrap),
             "group.id": group_id or "millstream-consume",
             "enable.auto.commit": group_id is not None,
-            "enable.auto.offset.store": group_id is not None,
+            # Taken is not printed yet: see `Reading`.
+            "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
             "enable.partition.eof": True,
             "error_cb": watch.on_error,
