@@ -36,7 +36,8 @@ LINES_SENT = [
 ]
 
 
-def records(lines: list[bytes]) -> Iterator[pa.RecordBatch]:
+def records(lines: list[bytes], *, at: object = NOW) -> Iterator[pa.RecordBatch]:
+    """`at`: when all of them were written, as Arrow takes it."""
     rows = [
         {"key": b"web-1/log", "value": line, "topic": "logs", "partition": 3, "offset": 42 + number}
         for number, line in enumerate(lines)
@@ -48,7 +49,7 @@ def records(lines: list[bytes]) -> Iterator[pa.RecordBatch]:
             ("timestamp", pa.timestamp("us", tz="UTC")),
         ]
     )
-    yield pa.RecordBatch.from_pylist([{**row, "timestamp": NOW} for row in rows], schema=schema)
+    yield pa.RecordBatch.from_pylist([{**row, "timestamp": at} for row in rows], schema=schema)
 
 
 def spec_of(make_spec: MakeSpec, table_format: str) -> Spec:
@@ -57,13 +58,13 @@ def spec_of(make_spec: MakeSpec, table_format: str) -> Spec:
     )
 
 
-def reported(spec: Spec, name: str, *tasks: list[bytes]) -> Reported:
+def reported(spec: Spec, name: str, *tasks: list[bytes], at: object = NOW) -> Reported:
     """What the driver reads of these tasks."""
     sink = replace(sink_options(spec.bootstrap), query_id="q", batch_id=5)
     # A task of the source gets its rules as text.
     rules = PassRules.from_json(pass_rules(spec, name).to_json())
     batches = [
-        batch for lines in tasks for batch in LinePass(rules, sink).run(records(lines), 1000)
+        batch for lines in tasks for batch in LinePass(rules, sink).run(records(lines, at=at), 1000)
     ]
     return read_reports(pa.Table.from_batches(batches), 5)
 
@@ -165,6 +166,26 @@ def test_a_batch_fits_the_tables_that_were_made_for_it(
         made = find_table(folder)
         assert made is not None
         assert made.dataset().count_rows() == {RAW: 4, EVENTS: 3}[table]
+
+
+@pytest.mark.parametrize(("year", "day"), [(-1199, "0001-01-01"), (12_000, "9999-12-31")])
+@pytest.mark.parametrize("table_format", ["delta", "parquet", "iceberg"])
+def test_records_of_a_time_that_no_calendar_has_are_in_its_first_or_last_day(
+    make_spec: MakeSpec, table_format: str, year: int, day: str
+) -> None:
+    spec = spec_of(make_spec, table_format)
+    at_us = (year - 1970) * 31_556_952 * 1_000_000
+    found = reported(spec, BACKFILL, LINES_SENT, at=at_us)
+    assert {file.date for table in (RAW, EVENTS) for file in found.files[table]} == {day}
+    for table in (RAW, EVENTS):
+        folder: Path = spec.home / "tables" / table
+        schema = TABLE_SCHEMAS[table]
+        assert commit_batch(folder, schema, table_format, Batch("query", 0), found.files[table])
+        made = find_table(folder)
+        assert made is not None
+        assert made.days() == [day]
+        [year_kept] = {at.year for at in made.dataset().to_table()["record_time"].to_pylist()}
+        assert f"{year_kept:04}" == day[:4]
 
 
 def test_what_a_task_says_is_plain_json(make_spec: MakeSpec) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from millstream.pipeline.local_time import local_days, local_text
+from millstream.pipeline.local_time import local_days, local_text, within_years
 
 
 def times(*given: datetime | None) -> pa.Array:
@@ -46,5 +46,19 @@ def test_times_that_no_clock_shows_are_no_error() -> None:
         pa.timestamp("us", tz="UTC")
     )
     assert all(local_days(far, "Europe/Berlin").to_pylist())
+    far = pa.array([-(2**62), 2**62], pa.int64()).cast(far.type)
+    for zone in ("Europe/Berlin", "America/New_York", "UTC"):
+        assert local_days(far, zone).to_pylist() == ["0001-01-01", "9999-12-31"]
+    # In the zone it is the last day of year 0.
+    first = pa.array([-62_135_596_800_000_000], pa.int64()).cast(far.type)
+    assert local_days(first, "America/New_York").to_pylist() == ["0001-01-01"]
     assert local_days(times(), "UTC").to_pylist() == []
     assert local_text(times(), "UTC").to_pylist() == []
+
+
+def test_times_of_no_calendar_are_brought_into_it() -> None:
+    known = datetime(2026, 9, 21, tzinfo=UTC)
+    far = pa.array([-(2**62), 2**62], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    found = within_years(pa.concat_arrays([far, times(known, None)]))
+    first, last = (each.replace(tzinfo=UTC) for each in (datetime.min, datetime.max))
+    assert found.to_pylist() == [first, last, known, None]

@@ -59,7 +59,7 @@ def ended(
 
     monkeypatch.setattr(run, "start_lines", start)
     monkeypatch.setattr(run, "lag", lambda query: None)
-    monkeypatch.setattr(run, "report_on", lambda spec, query: None)
+    monkeypatch.setattr(run, "report_on", lambda spec, query: False)
     spec = make_spec()
     spec.home.mkdir()
     running = Running(spec, None, True)  # type: ignore[arg-type]
@@ -77,6 +77,42 @@ def test_a_query_whose_process_began_too_late_is_started_again_after_a_pause(
     assert running.query is started[-1]
     # Pauses of one and two seconds, and the looks at the two queries that were started then.
     assert (len(said), clock.now) == (2, 5)
+
+
+def ended_with_reports(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, *, due: int
+) -> tuple[Running, list[str]]:
+    """A run whose query has ended, and what it does; each look makes one of the reports."""
+    done: list[str] = []
+
+    def report_on(*_: object) -> bool:
+        done.append("look")
+        return done.count("look") <= due
+
+    monkeypatch.setattr(run, "start_lines", lambda *_, once: FakeQuery(None))
+    monkeypatch.setattr(run, "lag", lambda query: None)
+    monkeypatch.setattr(run, "report_on", report_on)
+    monkeypatch.setattr(run, "write_status", lambda *_: done.append("status"))
+    running = Running(make_spec(), None, True)  # type: ignore[arg-type]
+    running.start()
+    return running, done
+
+
+def test_status_is_written_between_reports_until_all_are_made(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    running, done = ended_with_reports(make_spec, monkeypatch, due=3)
+    watch(running, lambda status: None, print, is_over=lambda status: False)
+    assert done == ["status", "look"] * 4
+    assert clock.now == 0
+
+
+def test_whoever_asks_for_an_end_waits_for_one_report(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    running, done = ended_with_reports(make_spec, monkeypatch, due=24_427)
+    watch(running, lambda status: None, print, is_over=lambda status: len(done) > 4)
+    assert done == ["status", "look"] * 3
 
 
 def test_the_cause_is_found_below_a_long_trace(

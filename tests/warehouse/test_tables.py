@@ -6,24 +6,31 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from millstream.warehouse import EVENTS
 from millstream.warehouse import iceberg as iceberg_table
 from millstream.warehouse import parquet as parquet_table
 from millstream.warehouse.files import Batch, Table, TableChanged, WrittenFile
 from millstream.warehouse.parquet import load_parquet
 from millstream.warehouse.snapshots import current_snapshot, snapshot_paths
 from millstream.warehouse.tables import (
+    TABLE_SCHEMAS,
     commit_batch,
     commit_files,
+    event_rows,
     find_table,
     open_table,
     tidy,
 )
 from tests.warehouse.table_cases import SCHEMA, append, lines_of, write, write_table_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FORMATS = ("delta", "parquet", "iceberg")
 
@@ -199,6 +206,21 @@ def test_days_are_not_replaced_when_a_batch_came_meanwhile(path: Path, table_for
     with pytest.raises(TableChanged):
         table.replace_days("2026-09-21", write(path, ["made from a alone"], table_format))
     assert lines_of(path) == ["a", "b"]
+
+
+@pytest.mark.slow
+def test_days_of_events_are_in_years_that_everybody_can_name(shared_spark: "SparkSession") -> None:
+    spark = shared_spark.newSession()
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    times = {"'-1199-02-15'": "0001-01-01", "'+12000-01-01'": "9999-12-31", "NULL": None}
+    times["'2026-09-21 23:00:00'"] = "2026-09-21"
+    others = [name for name in TABLE_SCHEMAS[EVENTS].names if name not in ("record_time", "date")]
+    nulls = ", ".join(f"CAST(NULL AS STRING) AS {name}" for name in others if name != "problem")
+    rows = " UNION ALL ".join(
+        f"SELECT CAST({at} AS TIMESTAMP) AS record_time, 'late' AS problem, {nulls}" for at in times
+    )
+    found = event_rows(spark.sql(rows)).select("date").collect()
+    assert {row.date for row in found} == set(times.values())
 
 
 # -- plain Parquet ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from millstream.lines.parser import EVENT_SCHEMA, LineParser, LineRules
 from millstream.pipeline import dead_letters, partials
-from millstream.pipeline.local_time import local_days
+from millstream.pipeline.local_time import local_days, within_years
 from millstream.pipeline.partials import Gathering, Rules
 from millstream.spark.exactly_once import find_context, write_exactly_once
 from millstream.spark.option_table import Use
@@ -147,7 +147,7 @@ class _Work:
                 for table, folder in self._rules.folders.items()
             }
             for batch in records:
-                events = self._parser.parse(batch)
+                events = self._parser.parse(_with_known_years(batch))
                 self._count(events)
                 if self._gathering is not None:
                     self._gathering.add(events)
@@ -201,6 +201,13 @@ class _Work:
             for name in schema.names
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_known_years(records: pa.RecordBatch) -> pa.RecordBatch:
+    """A producer can say any time, and one that no calendar has ends whoever reads it."""
+    place = records.schema.get_field_index("timestamp")
+    times = within_years(records.column(place))
+    return records.set_column(place, pa.field("timestamp", times.type), times)
 
 
 def _columns(rules: PassRules) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """Instants as the clocks of the declared time zone show them, a column at a time."""
 
+from datetime import UTC, datetime
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,11 +10,27 @@ from numpy.typing import NDArray
 
 from millstream.lines import zones
 
+# Years 1 to 9999: what everybody who reads a table can name.
+_INSTANTS: Final = pa.timestamp("us", tz="UTC")
+_FIRST_US: Final = pa.scalar(datetime.min.replace(tzinfo=UTC), _INSTANTS).value
+_LAST_US: Final = pa.scalar(datetime.max.replace(tzinfo=UTC), _INSTANTS).value
+_FIRST_DAY: Final = np.datetime64("0001-01-01")
+_LAST_DAY: Final = np.datetime64("9999-12-31")
+
+
+def within_years(times: pa.Array) -> pa.Array:
+    """What lies outside of years 1 to 9999 is at their beginning or end; null for none."""
+    instants = times.cast(_INSTANTS).cast(pa.int64())
+    clipped = pc.max_element_wise(instants, _FIRST_US, skip_nulls=False)
+    return pc.min_element_wise(clipped, _LAST_US, skip_nulls=False).cast(_INSTANTS)
+
 
 def local_days(times: pa.Array, zone: str) -> pa.Array:
-    """`2026-09-21`; null for none."""
+    """`2026-09-21`; null for none. Of years 1 to 9999: what lies outside is in the first or the
+    last of them."""
     days, places = np.unique(_local(times, zone).astype("datetime64[D]"), return_inverse=True)
-    names = pa.array(np.datetime_as_string(days).astype(object), pa.string())
+    named = np.datetime_as_string(np.clip(days, _FIRST_DAY, _LAST_DAY))
+    names = pa.array(named.astype(object), pa.string())
     return names.take(pa.array(places, mask=_nulls(times)))
 
 

@@ -20,7 +20,7 @@ from millstream.pipeline import outputs, windows
 from millstream.pipeline.outputs import table_path
 from millstream.pipeline.parsing import parse_events
 from millstream.pipeline.queries import BACKFILL, LINES, as_records, checkpoint, write_options
-from millstream.pipeline.reporting.periods import Kind, period_of
+from millstream.pipeline.reporting.periods import Kind, days_of, period_of
 from millstream.pipeline.results import VISIT_KEY, WINDOW_KEY
 from millstream.pipeline.spec import Spec
 from millstream.spark import read_table
@@ -111,11 +111,11 @@ def rebuild_topic(spark: SparkSession, spec: Spec, results: Results, first_day: 
 
 
 def _oldest_whole_day(table: Table, spec: Spec) -> date:
-    days = table.days()
+    days = days_of(table.days())
     if not days:
         raise CannotRebuild("the table of events is empty")
     # If days are dropped, a visit of the oldest day may have begun on a dropped one.
-    return date.fromisoformat(days[0]) + timedelta(days=1 if spec.keep_days else 0)
+    return days[0] + timedelta(days=1 if spec.keep_days else 0)
 
 
 def _watermark_us(events: DataFrame, spec: Spec) -> int:

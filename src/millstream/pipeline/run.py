@@ -144,6 +144,7 @@ def watch(
 ) -> PipelineStatus:
     """Report until the query ended or `is_over` returns true; raises if it failed for good."""
     next_look = 0.0
+    has_reported = False
     while True:
         status = running.status()
         write_status(running.spec.home, status)
@@ -153,13 +154,16 @@ def watch(
             if query.problem is not None:
                 running.resume_when_due(time.monotonic(), say)
             is_at_work = query.is_running or query.problem is not None
-        is_last = not is_at_work or is_over(status)
-        if is_last or time.monotonic() >= next_look:
+        # Many reports may be left to make when the query has ended, and each takes a while.
+        is_stopped = (is_at_work or has_reported) and is_over(status)
+        is_last = is_stopped or not is_at_work
+        if is_last or has_reported or time.monotonic() >= next_look:
             next_look = time.monotonic() + _REPORTS_EVERY_SECONDS
-            report_on(running.spec, running.query)
-        if is_last:
+            has_reported = report_on(running.spec, running.query)
+        if is_stopped or (is_last and not has_reported):
             return status
-        time.sleep(_LOOK_SECONDS)
+        if not has_reported:
+            time.sleep(_LOOK_SECONDS)
 
 
 def reason(text: str) -> str:

@@ -73,12 +73,15 @@ def event_rows(events: DataFrame) -> DataFrame:
     """Rows of the table of events: what was parsed; `ahead` and `late` are there, too.
 
     The day is the event's own, in the declared time zone. An event whose time is not believed
-    is filed under the day of its record: one wrong clock creates no extra day.
+    is filed under the day of its record: one wrong clock creates no extra day. Days are of years
+    1 to 9999, as `local_days` gives them.
     """
-    day = F.when(F.col("problem").isNull(), F.col("event_time")).otherwise(F.col("record_time"))
+    at = F.when(F.col("problem").isNull(), F.col("event_time")).otherwise(F.col("record_time"))
+    day, first, last = F.to_date(at), F.expr("DATE'0001-01-01'"), F.expr("DATE'9999-12-31'")
+    named = F.when(day < first, first).when(day > last, last).otherwise(day)
     return (
         events.where("problem IS NULL OR problem != 'unparsable'")
-        .withColumn(PARTITION, F.to_date(day).cast("string"))
+        .withColumn(PARTITION, named.cast("string"))
         .select(*TABLE_SCHEMAS[EVENTS].names)
     )
 

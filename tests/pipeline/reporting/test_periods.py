@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from millstream.pipeline.reporting.periods import Kind, due_periods, period_of
+from millstream.pipeline.reporting.periods import Kind, days_of, due_periods, period_of
 
 BERLIN = "Europe/Berlin"
 
@@ -60,11 +60,20 @@ def test_earlier_periods_latest_first() -> None:
     assert [each.name[-7:] for each in month.before(3)] == ["2026-02", "2026-01", "2025-12"]
 
 
-def due(kind: Kind, until: datetime, *done: str, zone: str = "UTC") -> list[str]:
+def days_from(first: date, count: int) -> list[date]:
+    return [first + timedelta(days=number) for number in range(count)]
+
+
+DAYS = days_from(date(2026, 9, 18), 60)
+
+
+def due(
+    kind: Kind, until: datetime, *done: str, zone: str = "UTC", days: list[date] = DAYS
+) -> list[str]:
     found = due_periods(
         kind,
         zone=zone,
-        first_day=date(2026, 9, 18),
+        days=days,
         complete_until=until,
         delay=timedelta(minutes=12),
         done=done,
@@ -94,3 +103,22 @@ def test_a_day_of_the_declared_zone_closes_at_its_own_midnight() -> None:
     until = datetime(2026, 9, 18, 15, 12, tzinfo=UTC)
     assert due(Kind.DAILY, until, zone="Asia/Tokyo") == ["2026-09-18"]
     assert due(Kind.DAILY, until - timedelta(seconds=1), zone="Asia/Tokyo") == []
+
+
+def test_one_old_record_makes_nothing_due_but_its_own_periods() -> None:
+    until = datetime(2026, 9, 20, 1, tzinfo=UTC)
+    days = [date(1970, 1, 1), *DAYS]
+    assert due(Kind.DAILY, until, days=days) == ["1970-01-01", "2026-09-18", "2026-09-19"]
+    assert due(Kind.WEEKLY, until, days=days) == ["1970-W01"]
+    assert due(Kind.MONTHLY, until, days=days) == ["1970-01"]
+
+
+def test_days_that_no_calendar_has_are_left_out() -> None:
+    names = ["-1199-02-15", "0001-01-01", "0002-01-01", "10000-01-01", "9998-12-31", "9999-12-31"]
+    days = days_of([*names, "None", "2026-09-21"])
+    assert days == [date(2, 1, 1), date(2026, 9, 21), date(9998, 12, 31)]
+    until = datetime(2026, 9, 22, 12, tzinfo=UTC)
+    for zone in ("America/New_York", "Asia/Tokyo"):
+        assert due(Kind.DAILY, until, days=days, zone=zone) == ["0002-01-01", "2026-09-21"]
+        assert due(Kind.WEEKLY, until, days=days, zone=zone) == ["0002-W01"]
+        assert due(Kind.MONTHLY, until, days=days, zone=zone) == ["0002-01"]

@@ -18,8 +18,8 @@ from millstream.pipeline.reporting.periods import Kind, Period, period_of
 from millstream.pipeline.reporting.reports import (
     NoTable,
     complete_until,
-    first_day,
-    make_due_reports,
+    due_reports,
+    event_days,
     make_report,
     make_reports_since,
     period_named,
@@ -254,13 +254,35 @@ def test_a_second_run_replaces_the_first(spec: Spec) -> None:
 
 def test_reports_that_were_missed_are_made_up_for(spec: Spec) -> None:
     until = datetime(2026, 4, 1, 6, tzinfo=UTC)
-    made = make_due_reports(spec, until)
-    assert [path.name for path in made] == [
-        *(f"daily-2026-03-{day}" for day in (28, 29, 30, 31)),
+    assert [period.name for period in due_reports(spec, until)] == [
+        *(f"daily-2026-03-{day}" for day in (28, 29, 30)),
         "weekly-2026-W13",
         "monthly-2026-03",
     ]
-    assert make_due_reports(spec, until) == []
+    query = progress(5, 5, until.isoformat())
+    for count in range(1, 6):
+        assert report_on(spec, query)
+        assert len(reported(spec.home)) == count
+    assert not report_on(spec, query)
+    assert due_reports(spec, until) == []
+
+
+def test_a_record_without_a_time_is_one_day_more(make_table: MakeTable) -> None:
+    day = {"format": "json", "host": "app-1", "problem": "ahead", "event_time": None}
+    spec = make_table(
+        [
+            view(berlin(SHORT_DAY), "a", "/"),
+            *({**day, "date": name} for name in ("-1199-02-15", "0001-01-01", "1970-01-01")),
+        ]
+    )
+    assert event_days(table_path(spec, "events")) == [date(1970, 1, 1), SHORT_DAY]
+    query = progress(5, 5, "2026-04-01T06:00:00.000Z")
+    while report_on(spec, query):
+        pass
+    assert reported(spec.home) == {
+        *("daily-1970-01-01", "weekly-1970-W01", "monthly-1970-01"),
+        *("daily-2026-03-29", "weekly-2026-W13", "monthly-2026-03"),
+    }
 
 
 def test_only_reports_that_are_wanted_are_made(make_spec: MakeSpec) -> None:
@@ -270,9 +292,10 @@ def test_only_reports_that_are_wanted_are_made(make_spec: MakeSpec) -> None:
 
 
 def test_reports_are_made_again_from_a_day_on(spec: Spec) -> None:
-    make_due_reports(spec, datetime(2026, 4, 1, 6, tzinfo=UTC))
-    again = make_reports_since(spec, date(2026, 3, 31))
-    assert [path.name for path in again] == ["daily-2026-03-31", "monthly-2026-03"]
+    for period in due_reports(spec, datetime(2026, 4, 1, 6, tzinfo=UTC)):
+        make_report(spec, period)
+    again = make_reports_since(spec, date(2026, 3, 30))
+    assert [path.name for path in again] == ["daily-2026-03-30", "monthly-2026-03"]
 
 
 def test_names_that_are_not_ours_are_no_periods() -> None:
@@ -309,9 +332,9 @@ def test_without_a_table_there_is_no_report(make_spec: MakeSpec) -> None:
         make_report(make_spec(), period_of(Kind.DAILY, SHORT_DAY, "UTC"))
 
 
-def test_the_first_day_is_the_oldest_of_the_table(spec: Spec, tmp_path: Path) -> None:
-    assert first_day(table_path(spec, "events")) == date(2026, 3, 28)
-    assert first_day(tmp_path / "nothing") is None
+def test_days_are_those_of_the_table(spec: Spec, tmp_path: Path) -> None:
+    assert event_days(table_path(spec, "events")) == [date(2026, 3, day) for day in (28, 29, 30)]
+    assert event_days(tmp_path / "nothing") == []
 
 
 def progress(end: int, latest: int, at: str) -> Any:
@@ -329,10 +352,10 @@ def test_tables_that_are_behind_make_nothing_due(spec: Spec) -> None:
     unknown = progress(4, 5, at)
     unknown.lastProgress.sources[0].latestOffset = None
     assert complete_until(unknown) is None
-    report_on(spec, progress(4, 5, at))
+    assert not report_on(spec, progress(4, 5, at))
     assert reported(spec.home) == set()
-    report_on(spec, progress(5, 5, at))
-    assert "monthly-2026-03" in reported(spec.home)
+    assert report_on(spec, progress(5, 5, at))
+    assert reported(spec.home) == {"daily-2026-03-28"}
 
 
 def test_a_report_that_fails_stops_nothing(
@@ -342,7 +365,7 @@ def test_a_report_that_fails_stops_nothing(
         raise pa.ArrowInvalid("not a Parquet file")
 
     monkeypatch.setattr(reports, "make_sections", fail)
-    report_on(spec, progress(5, 5, "2026-04-01T06:00:00.000Z"))
+    assert not report_on(spec, progress(5, 5, "2026-04-01T06:00:00.000Z"))
     assert "could not make a report: not a Parquet file" in caplog.text
 
 

@@ -100,28 +100,46 @@ def period_of(kind: Kind, day: date, zone: str) -> Period:
     return Period(kind, first, end, zone)
 
 
+def days_of(names: Iterable[str]) -> list[date]:
+    """The days that a table names, in order.
+
+    Not those of the years 1 and 9999, where records with impossible times are filed: the next day,
+    or midnight in another zone, may be outside of the calendar. Nor names that are no dates, which
+    older tables have for such records.
+    """
+    found = []
+    for name in names:
+        try:
+            day = date.fromisoformat(name)
+        except ValueError:
+            continue
+        if date.min.year < day.year < date.max.year:
+            found.append(day)
+    return sorted(found)
+
+
 def due_periods(
     kind: Kind,
     *,
     zone: str,
-    first_day: date,
+    days: Iterable[date],
     complete_until: datetime,
     delay: timedelta,
     done: Iterable[str],
 ) -> list[Period]:
-    """Periods that are closed and not `done` (names), oldest first, since `first_day`.
+    """Periods of these days that are closed and not `done` (names), oldest first.
 
     All that was written up to `complete_until` is in the tables. A period is closed when an
-    event of its last second, written then, would be late.
+    event of its last second, written then, would be late. Only periods with events: one old
+    record does not make every day since then due.
     """
     known = set(done)
-    found = []
-    period = period_of(kind, first_day, zone)
-    while period.ends_at + delay <= complete_until:
-        if period.name not in known:
-            found.append(period)
-        period = period_of(kind, period.end, zone)
-    return found
+    periods = {period_of(kind, day, zone) for day in days}
+    return [
+        period
+        for period in sorted(periods, key=lambda each: each.first)
+        if period.ends_at + delay <= complete_until and period.name not in known
+    ]
 
 
 def _midnight(day: date, zone: str) -> datetime:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from millstream.pipeline.outputs import table_path
-from millstream.pipeline.reporting.periods import Kind, Period, due_periods, period_of
+from millstream.pipeline.reporting.periods import Kind, Period, days_of, due_periods, period_of
 from millstream.pipeline.reporting.sections import make_sections
 from millstream.pipeline.reporting.text import as_html, as_markdown
 from millstream.pipeline.spec import Spec
@@ -74,22 +74,25 @@ def scheduled(spec: Spec) -> list[Kind]:
     return [kind for kind, is_wanted in wanted.items() if is_wanted and has_tables]
 
 
-def report_on(spec: Spec, store: "StreamingQuery | None") -> None:
-    """Make what is due by what the query `store` has put into the tables, not by the clock.
+def report_on(spec: Spec, store: "StreamingQuery | None") -> bool:
+    """Make the next report that is due by what the query `store` has put into the tables, not by
+    the clock. False if there was none to make.
 
-    It may be behind: after downtime a day is over long before its last lines are stored.
+    It may be behind: after downtime a day is over long before its last lines are stored. One at a
+    time: then there are many, and the caller has a query to look after.
     """
     until = None if store is None else complete_until(store)
     if until is None:
-        return
+        return False
     try:
-        made = make_due_reports(spec, until)
+        due = due_reports(spec, until)
+        if due:
+            log.info("made the report %s", make_report(spec, due[0]))
     except (OSError, pa.ArrowException, DeltaError) as failed:
         # It stays due, so the next check tries again; the queries continue.
         log.warning("could not make a report: %s", failed)
-    else:
-        for path in made:
-            log.info("made the report %s", path)
+        return False
+    return bool(due)
 
 
 def complete_until(query: "StreamingQuery") -> datetime | None:
@@ -104,27 +107,25 @@ def complete_until(query: "StreamingQuery") -> datetime | None:
     return datetime.fromisoformat(progress.timestamp)
 
 
-def make_due_reports(spec: Spec, complete_until: datetime) -> list[Path]:
-    """Reports of periods that closed since the last time, however long ago that was.
+def due_reports(spec: Spec, complete_until: datetime) -> list[Period]:
+    """Periods that closed since the last time, however long ago that was.
 
     All that was written up to `complete_until` is in the tables.
     """
-    first = first_day(table_path(spec, EVENTS))
-    if first is None:
-        return []
-    due = [
+    days, done = event_days(table_path(spec, EVENTS)), reported(spec.home)
+    delay = timedelta(milliseconds=spec.watermark_delay_ms)
+    return [
         period
         for kind in scheduled(spec)
         for period in due_periods(
             kind,
             zone=spec.timezone,
-            first_day=first,
+            days=days,
             complete_until=complete_until,
-            delay=timedelta(milliseconds=spec.watermark_delay_ms),
-            done=reported(spec.home),
+            delay=delay,
+            done=done,
         )
     ]
-    return [make_report(spec, period) for period in due]
 
 
 def make_reports_since(spec: Spec, first: date) -> list[Path]:
@@ -152,7 +153,6 @@ def period_named(name: str, zone: str) -> Period | None:
     return found if found.name == name else None
 
 
-def first_day(events_path: Location) -> date | None:
+def event_days(events_path: Location) -> list[date]:
     table = find_table(events_path)
-    days = [] if table is None else table.days()
-    return date.fromisoformat(days[0]) if days else None
+    return [] if table is None else days_of(table.days())
