@@ -304,6 +304,31 @@ def test_old_versions_of_iceberg_and_their_files_are_removed(
     assert not append(path, Batch("q", 3), ["3"], "iceberg")
 
 
+def test_iceberg_keeps_its_files_when_it_is_reached_by_another_path(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_table, "_KEEP_VERSIONS", timedelta(days=-1))
+    monkeypatch.setattr(iceberg_table, "_KEEP_FILES_SECONDS", -1)
+    (path.parent / "volume").mkdir()
+    (path.parent / "link").symlink_to("volume")
+    by_link, by_volume = path.parent / "link" / "events", path.parent / "volume" / "events"
+    large = [str(number) * 100 for number in range(100)]
+    append(by_link, Batch("q", 0), large, "iceberg")
+    append(by_link, Batch("q", 1), ["another day"], "iceberg", day="2026-09-22")
+    write(by_link, ["crashed"], "iceberg")
+    tidy(by_volume, keep_days=0, today=date(2026, 9, 21))
+    assert len(list(by_volume.glob("date=*/*.parquet"))) == 2
+    # A large file stays when small ones beside it are joined.
+    size_bytes = max(file.stat().st_size for file in by_volume.glob("date=*/*.parquet"))
+    monkeypatch.setattr(iceberg_table, "JOINED_BYTES", size_bytes)
+    for number, place in ((2, by_link), (3, by_volume)):
+        append(place, Batch("q", number), [f"small {number}"], "iceberg")
+    for place in (by_volume, by_link):
+        tidy(place, keep_days=0, today=date(2026, 9, 21))
+        assert len(list(place.glob("date=*/*.parquet"))) == 3
+        assert lines_of(place) == sorted([*large, "another day", "small 2", "small 3"])
+
+
 def test_batches_are_committed_while_the_table_is_tidied(path: Path) -> None:
     names = [f"line {number}" for number in range(60)]
     append(path, Batch("query", 0), names[:1], "delta")

@@ -168,9 +168,8 @@ class Iceberg:
         batches = self._dataset_of(small).to_batches()
         [joined] = write_files(batches, self._path, name="joined", has_day_inside=True)
         transaction.delete(f"{PARTITION} = '{day}'")
-        base = self._path.absolute()
-        kept = [Path(local_path(task.file.file_path)).relative_to(base) for task in large]
-        self._add(transaction, [joined.path, *map(str, kept)])
+        kept = [_path_in_table(task.file.file_path) for task in large]
+        self._add(transaction, [joined.path, *kept])
 
     def _remove_old(self) -> None:
         """Old versions, and files of rows that no version has any more."""
@@ -180,12 +179,19 @@ class Iceberg:
         except CommitFailedException as refused:
             raise TableChanged(str(refused)) from None
         table = load_iceberg(self._path)
-        named = {local_path(uri) for uri in table.inspect.all_files()["file_path"].to_pylist()}
+        uris = table.inspect.all_files()["file_path"].to_pylist()
+        named = {_path_in_table(uri) for uri in uris}
         now = time.time()
         for found in self._path.absolute().glob(f"{PARTITION}=*/*.parquet"):
             is_old = now - found.stat().st_mtime > _KEEP_FILES_SECONDS
-            if is_old and str(found) not in named:
+            if is_old and _path_in_table(str(found)) not in named:
                 found.unlink()
+
+
+def _path_in_table(place: str) -> str:
+    """`date=DAY/FILE`. The directory before it may have other names, by a link or a mount, and a
+    table has files that were added under each of them."""
+    return "/".join(place.split("/")[-2:])
 
 
 def _day(task: FileScanTask) -> str:
