@@ -4,11 +4,17 @@ Covers cli/transfer.py, cli/record_files.py, cli/record_sender.py.
 """
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from millstream.cli.consume import Reading
+from millstream.cli.failure import CommandFailed
+from millstream.cli.record_text import TextRecord
+from millstream.cli.transfer import export
 from tests.support.broker import Broker
 from tests.support.command_line import Ran, run_millstream
 from tests.support.sasl_node import PASSWORD, PLAIN_USER, sasl_node
@@ -57,6 +63,60 @@ def test_a_range_is_exported(broker: Broker, tmp_path: Path) -> None:
     span = ["-o", "@2026-01-31T12:00:01Z"]
     run_millstream("export", "source", "--to", str(file), *span, bootstrap=broker.bootstrap)
     assert len(file.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_an_export_that_fails_leaves_the_file_as_it_was(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    file = tmp_path / f"kept.{ending}"
+    arguments = ["--to", str(file), "--quiet"]
+    ran = run_millstream("export", "no-such-topic", *arguments, bootstrap=broker.bootstrap)
+    assert (ran.exit_code, list(tmp_path.iterdir())) == (1, [])
+    file.write_text("before")
+    ran = run_millstream("export", "no-such-topic", *arguments, bootstrap=broker.bootstrap)
+    assert (ran.exit_code, file.read_text()) == (1, "before")
+
+    def break_off(reading: Reading, limit: int) -> list[TextRecord]:
+        if reading.ends and len(reading.ends) == 2:
+            return take(reading, 1)
+        raise CommandFailed("the broker is gone")
+
+    take = Reading.take
+    monkeypatch.setattr(Reading, "take", break_off)
+    with pytest.raises(CommandFailed, match="the broker is gone"):
+        export.main(["source", *arguments, "-b", broker.bootstrap], "export", standalone_mode=False)
+    assert file.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_export_replaces_what_a_link_names_and_keeps_its_mode(
+    broker: Broker, tmp_path: Path
+) -> None:
+    file, link = tmp_path / "file", tmp_path / "link.jsonl"
+    file.write_text("before")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    ran = run_millstream("export", "source", "--to", str(link), bootstrap=broker.bootstrap)
+    assert ran.exit_code == 0, ran.errors
+    assert (link.is_symlink(), len(file.read_text().splitlines())) == (True, 3)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_export_into_a_pipe_or_a_folder_that_is_not_there(
+    broker: Broker, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        ran = run_millstream("export", "source", "--to", str(pipe), bootstrap=broker.bootstrap)
+        assert ran.exit_code == 0, ran.errors
+        assert reader.stdout is not None
+        assert len(reader.stdout.read().splitlines()) == 3
+    assert pipe.is_fifo()
+    missing = tmp_path / "missing" / "x.jsonl"
+    ran = run_millstream("export", "source", "--to", str(missing), bootstrap=broker.bootstrap)
+    assert ran == Ran(1, "", f"millstream: {missing}: No such file or directory\n")
 
 
 def test_a_parquet_file_of_another_program_is_imported(broker: Broker, tmp_path: Path) -> None:

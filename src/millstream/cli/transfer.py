@@ -1,7 +1,9 @@
 """`millstream export`, `import` and `mirror`: records to files, from files, to other clusters."""
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +16,7 @@ from millstream.cli.connection import Cluster
 from millstream.cli.consume import Reading, connect, find_bounds, find_places
 from millstream.cli.delayed_acks import Delay
 from millstream.cli.example_topic import create_topics
+from millstream.cli.failure import CommandFailed
 from millstream.cli.first_contact import BrokerWatch
 from millstream.cli.names import TOPIC
 from millstream.cli.output import counted, echo, print_json
@@ -77,7 +80,8 @@ def export(
 ) -> None:
     """Write the records of TOPIC to a file: JSON lines or Parquet, by its name.
 
-    Ends at the end that the topic has when the command starts.
+    Ends at the end that the topic has when the command starts. A FILE that exists is replaced
+    when all records are written.
 
     Example: millstream export orders --to orders.parquet -o @-1d
     """
@@ -88,8 +92,11 @@ def export(
     def text() -> str:
         return f"{count:,} records written"
 
+    # Refuses a name with another ending; nothing is opened yet.
+    open_writer(path)
     with (
-        open_writer(path) as writer,
+        _replacing(path) as new,
+        open_writer(new) as writer,
         closing(open_reading(bootstrap, topic, span, is_bounded=True)) as reading,
     ):
         try:
@@ -103,6 +110,31 @@ def export(
         print_json({"topic": topic, "records": count, "file": str(path)})
     elif not quiet:
         echo(f"wrote {counted(count, 'record')} to {path}", err=True)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Where to write what becomes the file at the end, if nothing fails.
+
+    A pipe or a device is written to itself.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    target = path.resolve()
+    # Hidden from those who read all files of the folder.
+    new = target.with_name(f".{target.name}.{os.getpid()}{path.suffix}")
+    try:
+        new.touch()
+    except OSError as failed:
+        raise CommandFailed(f"{path}: {failed.strerror}") from None
+    try:
+        if target.exists():
+            shutil.copymode(target, new)
+        yield new
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _batches(reading: Reading) -> Iterator[list[TextRecord]]:
