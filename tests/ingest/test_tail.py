@@ -155,6 +155,49 @@ def test_a_file_that_is_copied_and_truncated_twice_between_two_looks_loses_nothi
     assert tail.counts.gaps == 0
 
 
+def test_a_file_that_is_copied_and_truncated_before_its_first_line_is_read_loses_nothing(
+    log: Path, open_tail: Open
+) -> None:
+    append(log, "one\n")
+    tail = open_tail()
+    assert read_all(tail) == ["one"]
+    copytruncate(log, "access.log.2", age=9)
+    assert read_all(tail) == []
+    append(log, "two\n")
+    copytruncate(log, "access.log.1", age=8)
+    append(log, "three\n")
+    assert read_all(tail) == ["two", "three"]
+    assert tail.counts.gaps == 0
+
+
+def test_a_file_that_is_being_copied_is_read_once(log: Path, open_tail: Open) -> None:
+    append(log, "one\n", age=9)
+    tail = open_tail()
+    assert read_all(tail) == ["one"]
+    log.rename(log.with_name("access.log.2"))
+    lines = [f"line {number}" for number in range(200)]
+    text = "".join(f"{line}\n" for line in lines)
+    append(log, text)
+    append(log.with_name("access.log.1"), text[:1000], age=8)
+    assert read_all(tail) == lines
+    append(log.with_name("access.log.1"), text[1000:], age=7)
+    log.write_text("two\n")
+    assert read_all(tail) == ["two"]
+    assert tail.counts.gaps == 0
+
+
+def test_files_that_all_begin_with_the_same_header_are_all_read(log: Path, open_tail: Open) -> None:
+    header = "#" * 90 + "\n"
+    append(log, header * 4 + "one\n", age=9)
+    tail = open_tail()
+    read_all(tail)
+    rotate(log, 0)
+    append(log, header * 4 + "two\n", age=8)
+    rotate(log, 1)
+    append(log, header * 4 + "three\n")
+    assert [line for line in read_all(tail) if line[0] != "#"] == ["two", "three"]
+
+
 def test_a_block_goes_on_in_the_copy(log: Path, open_tail: Open) -> None:
     append(log, "Start 1\n a\n b")
     tail, joiner = open_tail(), BlockJoiner(b"Start")

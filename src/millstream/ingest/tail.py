@@ -113,7 +113,7 @@ class Tail:
         for each in _siblings(self.path):
             file = _open_same(each.path, mark)
             if file is not None:
-                newer = _newer_siblings(self.path, os.fstat(file.fileno()))
+                newer = _newer(_siblings(self.path), os.fstat(file.fileno()))
                 self._due = {each.identity for each in newer}
                 return file
         return None
@@ -185,35 +185,46 @@ class Tail:
         if last:
             self.is_at_end = False
             return self._take(last)
-        following = self._open_following(self._file)
-        if following is None:
+        found = self._open_following(self._file)
+        if found is None:
             return []
+        following, data = found
         self.counts.rotations += 1
         lines = self._own(self._splitter.flush())
         self._file.close()
         self._start(following, position=0)
-        return lines
+        following.seek(len(data))
+        return lines + self._take(data)
 
-    def _open_following(self, ours: BinaryIO) -> BinaryIO | None:
-        """The oldest file that is newer than ours.
+    def _open_following(self, ours: BinaryIO) -> tuple[BinaryIO, bytes] | None:
+        """The oldest file that is newer than ours, and what was read of it.
 
-        Rotations go on meanwhile. So the names are looked up each time, and the file that has the
-        name is opened first: if it loses it now, it is among the others.
+        Rotations go on meanwhile. So the names are looked up each time, and after a part of the
+        file that has the name was read: if it had been renamed or cut before, it is among the
+        others. While it is empty, it is not begun: nothing could tell later whether it was cut.
         """
         following = _open(self.path)
-        newer = _newer_siblings(self.path, os.fstat(ours.fileno()))
-        if newer:
+        data = b"" if following is None else following.read(_READ_BYTES)
+        siblings = _siblings(self.path)
+        newer = [
+            each
+            for each in _newer(siblings, os.fstat(ours.fileno()))
+            if each.size and not _is_copy(each.path, data)
+        ]
+        if newer or not data:
             if following is not None:
                 following.close()
-            following = _open(newer[0].path)
+            if not newer:
+                return None
+            following, data = _open(newer[0].path), b""
             if following is None or _identity(os.fstat(following.fileno())) != newer[0].identity:
                 # Renamed since the lookup.
                 return self._open_following(ours)
-        if following is not None:
-            # What was packed or deleted before its turn is missing.
-            self.counts.gaps += len(self._due - {each.identity for each in newer})
-            self._due = {each.identity for each in newer[1:]}
-        return following
+        assert following is not None
+        # What was packed or deleted before its turn is missing.
+        self.counts.gaps += len(self._due - {each.identity for each in siblings})
+        self._due = {each.identity for each in newer[1:]}
+        return following, data
 
     def _take(self, data: bytes) -> list[Line]:
         self._extend_head(data)
@@ -262,6 +273,7 @@ class _Rotated:
     path: Path
     identity: _Identity
     modified_ns: int
+    size: int
 
 
 def _siblings(path: Path) -> list[_Rotated]:
@@ -277,14 +289,26 @@ def _siblings(path: Path) -> list[_Rotated]:
             with suppress(FileNotFoundError):
                 status = each.stat()
                 if stat.S_ISREG(status.st_mode):
-                    found.append(_Rotated(each, _identity(status), status.st_mtime_ns))
+                    found.append(
+                        _Rotated(each, _identity(status), status.st_mtime_ns, status.st_size)
+                    )
     return sorted(found, key=lambda each: (each.modified_ns, each.path), reverse=True)
 
 
-def _newer_siblings(path: Path, ours: os.stat_result) -> list[_Rotated]:
+def _newer(siblings: list[_Rotated], ours: os.stat_result) -> list[_Rotated]:
     """Files that had the name after ours and lost it again, oldest first."""
     return [
         each
-        for each in reversed(_siblings(path))
+        for each in reversed(siblings)
         if each.identity != _identity(ours) and each.modified_ns > ours.st_mtime_ns
     ]
+
+
+def _is_copy(path: Path, data: bytes) -> bool:
+    """Whether a file is a copy, maybe not yet whole, of the one that begins with this data."""
+    file = _open(path)
+    if file is None:
+        return False
+    with file:
+        copied = file.read(len(data))
+    return len(copied) >= _HEAD_BYTES_MAX and data.startswith(copied)
