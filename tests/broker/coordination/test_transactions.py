@@ -587,12 +587,13 @@ def test_a_partition_that_is_offline_gets_its_marker_when_it_is_back(
     with monkeypatch.context() as patched:
         patched.setattr(TransactionCoordinator, "_write_markers", lambda *arguments: None)
         with (
-            Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 1}) as broker,
+            Broker(settings=SETTINGS, data_dir=tmp_path, topics={"t": 2}) as broker,
             RawClient(broker.bootstrap) as client,
         ):
             producer = RawProducer(client, "mill", "t")
             producer.take_over()
             assert producer.produce(b"x") is NONE
+            assert producer.produce(b"y", partition=1, sequence=0) is NONE
             assert fetch(client, "t").high_watermark == 1
             client.send(producer.end_request(), 5)
             wait_until(lambda: _is_prepared(broker.bootstrap), "the end is decided")
@@ -603,6 +604,7 @@ def test_a_partition_that_is_offline_gets_its_marker_when_it_is_back(
     with Broker(settings=SETTINGS, data_dir=tmp_path) as broker:
         with RawClient(broker.bootstrap) as client:
             find_coordinator(client, "mill", 1)
+            wait_until(lambda: values_read(client, "t", partition=1) == [b"y"], "the other's")
         wait_until(lambda: "no marker yet for t-0" in caplog.text, "its marker is tried")
         assert _is_prepared(broker.bootstrap), "its transaction is not over"
     log_file.rmdir()
@@ -832,9 +834,9 @@ def test_markers_of_many_partitions_are_written_in_parts(
     written: list[int] = []
     write_here = TransactionCoordinator._write_here
 
-    def note(self: TransactionCoordinator, shard: Any, name: str, places: Any, *more: Any) -> Any:
+    def note(self: TransactionCoordinator, places: Any, *more: Any) -> Any:
         written.append(len(places))
-        return write_here(self, shard, name, places, *more)
+        return write_here(self, places, *more)
 
     monkeypatch.setattr(TransactionCoordinator, "_write_here", note)
     monkeypatch.setattr(transactions, "_MARKERS_AT_ONCE", 2)

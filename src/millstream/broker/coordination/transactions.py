@@ -42,6 +42,7 @@ from millstream.errors import KafkaCode, KafkaError
 from millstream.lazy_dataclass import dataclass
 from millstream.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.records.control import ControlType, EndTransactionMarker
+from millstream.replication.waiting import fail
 
 log = logging.getLogger(__name__)
 
@@ -270,9 +271,7 @@ class TransactionCoordinator:
             ended = _Ended(shard, transactional_id, prepared, marker, producer)
             self.shards.spawn(self._write_in_parts(ended, here, others))
             return
-        waits = self._write_here(shard, transactional_id, here, marker, producer)
-        if waits is None:
-            return
+        waits = self._write_here(here, marker, producer)
         waits += self._write_elsewhere(others, marker, producer)
         if waits:
             self.shards.spawn(self._complete_later(shard, transactional_id, prepared, waits))
@@ -311,35 +310,26 @@ class TransactionCoordinator:
                     return
                 # What has moved meanwhile is not here any more, as if it were deleted.
                 part = self._here(here[start : start + _MARKERS_AT_ONCE], others)
-                written = self._write_here(
-                    ended.shard, ended.transactional_id, part, ended.marker, ended.producer
-                )
-            if written is None:
-                return
-            waits += written
+                waits += self._write_here(part, ended.marker, ended.producer)
         waits += self._write_elsewhere(others, ended.marker, ended.producer)
         await self._complete_later(ended.shard, ended.transactional_id, ended.prepared, waits)
 
     def _write_here(
-        self,
-        shard: TransactionShard,
-        transactional_id: str,
-        places: Iterable[Place],
-        marker: EndTransactionMarker,
-        producer: ProducerEpoch,
-    ) -> "list[asyncio.Future[None]] | None":
-        """What to wait for; None if it was put off."""
+        self, places: Iterable[Place], marker: EndTransactionMarker, producer: ProducerEpoch
+    ) -> "list[asyncio.Future[None]]":
+        """What to wait for. It fails if a partition cannot take its marker now; the others have
+        theirs all the same."""
         waits = []
         for topic, index in places:
             try:
                 wait = self.write_marker(topic, index, marker, producer)
             except KafkaError as error:
-                if error.code is not KafkaCode.INVALID_PRODUCER_EPOCH:
-                    log.warning("no marker yet for %s-%d: %s", topic, index, error)
-                    self._put_off(shard, transactional_id)
-                    return None
-                # A newer producer has written since: nothing of this one is open.
-                continue
+                if error.code is KafkaCode.INVALID_PRODUCER_EPOCH:
+                    # A newer producer has written since: nothing of this one is open.
+                    continue
+                log.warning("no marker yet for %s-%d: %s", topic, index, error)
+                wait = asyncio.get_running_loop().create_future()
+                fail(wait, error)
             if wait is not None:
                 waits.append(wait)
         return waits
