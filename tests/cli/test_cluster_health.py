@@ -22,6 +22,8 @@ def test_a_healthy_cluster_has_no_problem() -> None:
         (partition(in_sync=(1,)), "fewer replicas in sync than min.insync.replicas", False),
         (partition(in_sync=(1, 2)), "not in sync", False),
         (partition(adding=(3,), in_sync=(1, 2)), "is moving", True),
+        # Until the new ones have a copy, the one that was there is enough.
+        (partition(adding=(2, 3), in_sync=(1,)), "is moving", True),
         (partition(leader=2), "not led by the preferred replica", True),
     ],
 )

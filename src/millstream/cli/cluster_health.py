@@ -176,7 +176,7 @@ _GROUPS: Final[tuple[tuple[str, Callable[[PartitionView, int], bool], str, str, 
     ),
     (
         "below-min-isr",
-        lambda one, min_isr: len(one.in_sync) < min(min_isr, len(one.replicas)),
+        lambda one, min_isr: len(one.in_sync) < min(min_isr, len(one.before), len(one.target)),
         "have fewer replicas in sync than min.insync.replicas and refuse acks=all",
         "Start the missing nodes; `millstream topic describe TOPIC` shows which are in sync.",
         False,
