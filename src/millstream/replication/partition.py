@@ -285,6 +285,17 @@ class Partition:
         except _UNREADABLE as error:
             raise self._read_failed(error) from error
 
+    def offset_at_once(self, timestamp_ms: int, *, upto_offset: int) -> TimestampOffset | None:
+        """As `offset_for_timestamp`, for a rare lookup that nobody has to wait beside."""
+        searched: dict[int, TimestampOffset | None] = {}
+        while True:
+            try:
+                return self.offset_for_timestamp(
+                    timestamp_ms, upto_offset=upto_offset, searched=searched
+                )
+            except lookup.LargeBatch as large:
+                searched[large.base_offset] = large.search()
+
     def offset_of_max_timestamp(
         self, *, upto_offset: int, searched: lookup.Searched
     ) -> TimestampOffset | None:

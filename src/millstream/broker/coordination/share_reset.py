@@ -7,8 +7,6 @@ asks once and stores the answer.
 from millstream.config.durations import iso_duration_ms
 from millstream.errors import KafkaCode, KafkaError
 from millstream.replication.partition import Partition
-from millstream.storage.lookup import LargeBatch
-from millstream.storage.values import TimestampOffset
 
 LATEST = "latest"
 EARLIEST = "earliest"
@@ -25,12 +23,6 @@ def start_offset_of(rule: str, partition: Partition, *, now_ms: int) -> int:
     if rule == LATEST:
         return end
     since_ms = max(now_ms - iso_duration_ms(rule.removeprefix(BY_DURATION)), 0)
-    searched: dict[int, TimestampOffset | None] = {}
-    while True:
-        try:
-            found = partition.offset_for_timestamp(since_ms, upto_offset=end, searched=searched)
-        except LargeBatch as large:
-            # Rare, and once per group and partition.
-            searched[large.base_offset] = large.search()
-            continue
-        return end if found is None else found.offset
+    # Once per group and partition.
+    found = partition.offset_at_once(since_ms, upto_offset=end)
+    return end if found is None else found.offset

@@ -94,9 +94,7 @@ def _explain(partition: Partition, at: str, now_ms: int) -> Explanation:
 
 
 def _offset_at(partition: Partition, timestamp_ms: int) -> int | None:
-    found = partition.offset_for_timestamp(
-        timestamp_ms, upto_offset=partition.high_watermark, searched={}
-    )
+    found = partition.offset_at_once(timestamp_ms, upto_offset=partition.high_watermark)
     return None if found is None else found.offset
 
 
