@@ -131,7 +131,6 @@ def _cancel(
         patiently(bootstrap, cancelling.step)
     except NotNow as failed:
         cancelling.give_up(str(failed))
-    patiently(bootstrap, remove_unused_throttle)
     if cancelling.ended:
         count = counted(len(cancelling.ended), "move")
         first = min(cancelling.ended)
@@ -140,6 +139,7 @@ def _cancel(
     undone = [move for move in moving if move.where not in others]
     done = f"cancelled the move of {counted(len(undone), 'partition')}"
     print_outcome(done, moves_as_json(undone), as_json=as_json)
+    patiently(bootstrap, remove_unused_throttle)
     cancelling.check()
 
 

@@ -116,7 +116,7 @@ def export(
 def _replacing(path: Path) -> Iterator[Path]:
     """Where to write what becomes the file at the end, if nothing fails.
 
-    A pipe or a device is written to itself.
+    A pipe, a device, and a file in a folder that takes no other are written to themselves.
     """
     if path.exists() and not path.is_file():
         yield path
@@ -127,12 +127,18 @@ def _replacing(path: Path) -> Iterator[Path]:
     try:
         new.touch()
     except OSError as failed:
-        raise CommandFailed(f"{path}: {failed.strerror}") from None
+        if not os.access(target, os.W_OK):
+            raise CommandFailed(f"{path}: {failed.strerror}") from None
+        yield path
+        return
     try:
         if target.exists():
             shutil.copymode(target, new)
         yield new
-        new.replace(target)
+        try:
+            new.replace(target)
+        except OSError as failed:
+            raise CommandFailed(f"{path}: {failed.strerror}") from None
     finally:
         new.unlink(missing_ok=True)
 
