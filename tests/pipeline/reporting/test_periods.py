@@ -113,12 +113,12 @@ def test_one_old_record_makes_nothing_due_but_its_own_periods() -> None:
     assert due(Kind.MONTHLY, until, days=days) == ["1970-01"]
 
 
-def test_days_that_no_calendar_has_are_left_out() -> None:
-    names = ["-1199-02-15", "0001-01-01", "0002-01-01", "10000-01-01", "9998-12-31", "9999-12-31"]
-    days = days_of([*names, "None", "2026-09-21"])
-    assert days == [date(2, 1, 1), date(2026, 9, 21), date(9998, 12, 31)]
+def test_days_near_the_ends_of_the_calendar_are_left_out() -> None:
+    names = ["-1199-02-15", "0001-01-01", "0002-12-31", "0003-01-01", "9997-12-31", "9998-01-01"]
+    days = days_of([*names, "9999-12-31", "10000-01-01", "None", "2026-09-21"])
+    assert days == [date(3, 1, 1), date(2026, 9, 21), date(9997, 12, 31)]
     until = datetime(2026, 9, 22, 12, tzinfo=UTC)
     for zone in ("America/New_York", "Asia/Tokyo"):
-        assert due(Kind.DAILY, until, days=days, zone=zone) == ["0002-01-01", "2026-09-21"]
-        assert due(Kind.WEEKLY, until, days=days, zone=zone) == ["0002-W01"]
-        assert due(Kind.MONTHLY, until, days=days, zone=zone) == ["0002-01"]
+        assert due(Kind.DAILY, until, days=days, zone=zone) == ["0003-01-01", "2026-09-21"]
+        assert due(Kind.WEEKLY, until, days=days, zone=zone) == ["0003-W01"]
+        assert due(Kind.MONTHLY, until, days=days, zone=zone) == ["0003-01"]

@@ -103,9 +103,9 @@ def period_of(kind: Kind, day: date, zone: str) -> Period:
 def days_of(names: Iterable[str]) -> list[date]:
     """The days that a table names, in order.
 
-    Not those of the years 1 and 9999, where records with impossible times are filed: the next day,
-    or midnight in another zone, may be outside of the calendar. Nor names that are no dates, which
-    older tables have for such records.
+    Not those of the first and the last two years of the calendar, where records with impossible
+    times are filed: the periods before, or midnight in another zone, may be outside of it. Nor
+    names that are no dates, which older tables have for such records.
     """
     found = []
     for name in names:
@@ -113,7 +113,7 @@ def days_of(names: Iterable[str]) -> list[date]:
             day = date.fromisoformat(name)
         except ValueError:
             continue
-        if date.min.year < day.year < date.max.year:
+        if date.min.year + 1 < day.year < date.max.year - 1:
             found.append(day)
     return sorted(found)
 
