@@ -132,7 +132,7 @@ def test_layouts_of_few_answers_are_kept() -> None:
     assert known is not None
     for count in range(1, 127):
         known.answer(1, [(index, 0, 0, 0) for index in range(count)])
-        assert len(known._layouts) <= 8
+        assert len(known._layouts) <= 16
 
 
 @given(

@@ -34,7 +34,7 @@ _COUNT_MAX: Final = 126
 # client, mostly.
 BEFORE_BYTES_MAX: Final = 1 << 10
 # Responses of as many lengths are known; each takes up to 24 KB.
-_LAYOUTS_MAX: Final = 8
+_LAYOUTS_MAX: Final = 16
 # A partition without an error, which has no record errors, no message and no tags.
 _RESULT: Final = "ihqqq3s"
 _RESULT_END: Final = b"\1\0\0"
@@ -108,7 +108,7 @@ class RepeatedProduce:
         layout = self._layouts.get(count)
         if layout is None:
             if len(self._layouts) >= _LAYOUTS_MAX:
-                self._layouts.clear()
+                del self._layouts[next(iter(self._layouts))]
             layout = self._layouts[count] = self._layout(count)
         fields: list[int | bytes] = []
         for index, base_offset, append_time_ms, log_start_offset in placed:
