@@ -38,6 +38,16 @@ def test_a_page_of_another_site_changes_nothing(
     assert rest.send("POST", f"/subjects/{subject}/versions", {"schema": INT}, own).status == 200
 
 
+def test_a_page_behind_a_proxy_that_writes_another_host_changes_schemas(
+    rest: RestClient, subject: str
+) -> None:
+    path = f"/subjects/{subject}/versions"
+    page = {"Origin": "https://schemas.example", "Sec-Fetch-Site": "same-origin"}
+    foreign = {**page, "Host": "schemas.example"}
+    assert rest.send("POST", path, {"schema": INT}, foreign).status == 421
+    assert rest.send("POST", path, {"schema": INT}, page).status == 200
+
+
 def test_a_name_that_only_resolves_to_this_machine_is_refused(
     rest: RestClient, subject: str
 ) -> None:

@@ -24,6 +24,10 @@ def test_the_name_in_a_host_header(header: str, name: str) -> None:
         ({"origin": "http://localhost:8081"}, False),
         ({"origin": "http://localhost:8081", "sec-fetch-site": "same-origin"}, False),
         ({"sec-fetch-site": "none"}, False),
+        # Through a proxy that writes another Host.
+        ({"origin": "https://schemas.example", "sec-fetch-site": "same-origin"}, False),
+        ({"origin": "https://schemas.example", "sec-fetch-site": "none"}, True),
+        ({"origin": "http://localhost:8081", "sec-fetch-site": "cross-site"}, True),
         ({"origin": "http://localhost:3000"}, True),
         ({"origin": "http://evil.example"}, True),
         ({"origin": "null"}, True),

@@ -24,10 +24,16 @@ def host_name(host_header: str) -> str:
 
 def is_from_another_site(headers: Mapping[str, str]) -> bool:
     """Does a page of another origin make this request? Programs do not say where they are from."""
+    site = headers.get("sec-fetch-site")
+    # The browser itself has compared, and no page can set this header. A proxy in between may have
+    # written another Host. Browsers send it only to https and to this machine's own names, so a
+    # name that has come to mean this machine does not get it.
+    if site == "same-origin":
+        return False
     origin = headers.get("origin")
     if origin is not None and _netloc(origin) != headers.get("host"):
         return True
-    return headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+    return site is not None and site != "none"
 
 
 def _netloc(origin: str) -> str:
