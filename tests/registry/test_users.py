@@ -91,20 +91,97 @@ def test_wrong_passwords_delay_the_next(compared: list[StoredPassword]) -> None:
 
     async def scenario() -> None:
         assert await users.has(header("bob:other"), ADDRESS)
-        for _ in range(5):
-            assert not await users.has(header("ann:wrong"), ADDRESS)
+        for number in range(5):
+            assert not await users.has(header(f"ann:{number}"), ADDRESS)
         with pytest.raises(LoginDelayed, match="wait 1 s"):
             await users.has(header("ann:secret"), ADDRESS)
         # It was right before.
         assert await users.has(header("bob:other"), ADDRESS)
         assert await users.has(header("ann:secret"), "10.0.0.2")
         clock.seconds += 1
-        assert not await users.has(header("ann:wrong"), ADDRESS)
+        assert not await users.has(header("ann:5"), ADDRESS)
         with pytest.raises(LoginDelayed, match="wait 2 s"):
-            await users.has(header("ann:wrong"), ADDRESS)
+            await users.has(header("ann:6"), ADDRESS)
 
     asyncio.run(scenario())
     assert len(compared) == 8
+
+
+def test_a_client_that_repeats_a_wrong_password_delays_nobody(
+    compared: list[StoredPassword],
+) -> None:
+    users = Users({"ann": "secret", "bob": "other"}, SetClock())
+
+    async def scenario() -> None:
+        stale = header("ann:stale")
+        together = await asyncio.gather(*(users.has(stale, ADDRESS) for _ in range(50)))
+        assert not any(together)
+        assert len(compared) <= 4
+        for _ in range(100):
+            assert not await users.has(stale, ADDRESS)
+        # The same client on many machines.
+        for number in range(100):
+            assert not await users.has(stale, f"10.0.1.{number}")
+        assert await users.has(header("ann:secret"), ADDRESS)
+        assert await users.has(header("bob:other"), ADDRESS)
+        assert await users.has(header("ann:secret"), "10.0.0.2")
+        # It counted as one.
+        for number in range(4):
+            assert not await users.has(header(f"bob:{number}"), ADDRESS)
+        assert not await users.has(header("bob:4"), ADDRESS)
+        with pytest.raises(LoginDelayed):
+            await users.has(header("bob:5"), ADDRESS)
+        # And what is known to be wrong is so during the delay, too.
+        assert not await users.has(header("bob:4"), ADDRESS)
+
+    asyncio.run(scenario())
+
+
+def test_many_wrong_users_delay_the_others_at_their_address_for_a_moment() -> None:
+    clock = SetClock()
+    users = Users({"ann": "secret"}, clock)
+
+    async def scenario() -> None:
+        for number in range(40):
+            clock.seconds += 10
+            assert not await users.has(header(f"user{number}:guess"), ADDRESS)
+        with pytest.raises(LoginDelayed, match="wait 10 s"):
+            await users.has(header("ann:secret"), ADDRESS)
+        clock.seconds += 10
+        assert await users.has(header("ann:secret"), ADDRESS)
+
+    asyncio.run(scenario())
+
+
+def test_a_stranger_cannot_guess_what_others_have_sent() -> None:
+    users = Users({"ann": "secret"}, SetClock())
+
+    async def scenario() -> None:
+        assert await users.has(header("ann:secret"), "10.0.0.2")
+        assert not await users.has(header("ann:stale"), "10.0.0.2")
+        for number in range(5):
+            assert not await users.has(header(f"ann:{number}"), ADDRESS)
+        for login in ("ann:secret", "ann:stale", "ann:6"):
+            with pytest.raises(LoginDelayed):
+                await users.has(header(login), ADDRESS)
+
+    asyncio.run(scenario())
+
+
+def test_few_headers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users_module, "_REMEMBERED_MAX", 3)
+    clock = SetClock()
+    users = Users({"ann": "secret"}, clock)
+
+    async def scenario() -> None:
+        for number in range(10):
+            assert not await users.has(header("ann:stale"), ADDRESS)
+            clock.seconds += 300
+            assert not await users.has(header(f"ann:{number}"), ADDRESS)
+        assert users._attempts._of_both._counts[f"{ADDRESS} ann"].wrong == 11
+
+    asyncio.run(scenario())
+    assert len(users._wrong) == len(users._wrong_anywhere) == 3
 
 
 def test_guesses_that_come_together_are_few(compared: list[StoredPassword]) -> None:
@@ -146,8 +223,8 @@ def test_a_delayed_login_is_told_how_long() -> None:
         return sent[0]["status"], answered.get(b"retry-after", b"").decode() or None
 
     async def scenario() -> None:
-        for _ in range(5):
-            assert await ask("ann:wrong", ADDRESS) == (401, None)
+        for number in range(5):
+            assert await ask(f"ann:{number}", ADDRESS) == (401, None)
         assert await ask("ann:secret", ADDRESS) == (429, "1")
         assert await ask("ann:secret", "10.0.0.2") == (200, None)
 

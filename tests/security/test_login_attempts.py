@@ -60,6 +60,21 @@ def test_a_user_whom_many_addresses_try_waits_a_moment_only() -> None:
     assert 0 < attempts.wait_seconds("alice", "10.9.9.9") <= 10
 
 
+def test_one_password_from_many_addresses_counts_once_for_the_user() -> None:
+    attempts = LoginAttempts(SetClock())
+    for number in range(500):
+        address = f"10.0.{number // 250}.{number % 250}"
+        attempts.note_wrong("alice", address, is_known=number > 0)
+    assert attempts.wait_seconds("alice", "10.9.9.9") == 0
+
+
+def test_the_wait_of_an_address_has_a_limit_of_its_own() -> None:
+    attempts = LoginAttempts(SetClock(), address_seconds_max=10.0)
+    for number in range(100):
+        attempts.note_wrong(f"user{number}", "10.0.0.1")
+    assert attempts.wait_seconds("another", "10.0.0.1") == 10
+
+
 def test_a_right_password_ends_the_count_of_that_user_there() -> None:
     clock = SetClock()
     attempts = LoginAttempts(clock)

@@ -71,32 +71,36 @@ class _Counts:
 
 
 class LoginAttempts:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, address_seconds_max: float = 300.0) -> None:
+        """`address_seconds_max` limits the wait of all users at an address."""
         self._clock = clock
         self._of_both = _Counts(free=5, seconds_max=300.0)
-        self._of_address = _Counts(free=20, seconds_max=300.0)
+        self._of_address = _Counts(free=20, seconds_max=address_seconds_max)
         self._of_user = _Counts(free=50, seconds_max=10.0)
 
     def wait_seconds(self, user: str, address: str) -> float:
         """Until this login may be tried; 0 if it may be now."""
         now = self._clock.monotonic()
-        network = _network(address)
+        network = network_of(address)
         return max(
             self._of_both.wait_seconds(_both(user, network), now),
             self._of_address.wait_seconds(network, now),
             self._of_user.wait_seconds(user, now),
         )
 
-    def note_wrong(self, user: str, address: str) -> None:
+    def note_wrong(self, user: str, address: str, *, is_known: bool = False) -> None:
+        """`is_known` if the same password came from another address: then it tells nothing new
+        about the user."""
         now = self._clock.monotonic()
-        network = _network(address)
+        network = network_of(address)
         self._of_both.add(_both(user, network), now)
         self._of_address.add(network, now)
-        self._of_user.add(user, now)
+        if not is_known:
+            self._of_user.add(user, now)
 
     def note_right(self, user: str, address: str) -> None:
         """The other counts stay: a guesser may have a user of their own."""
-        self._of_both.remove(_both(user, _network(address)))
+        self._of_both.remove(_both(user, network_of(address)))
 
     def count(self) -> int:
         """What is kept in memory."""
@@ -107,7 +111,8 @@ def _both(user: str, network: str) -> str:
     return f"{network} {user}"
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """What counts as one address."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
