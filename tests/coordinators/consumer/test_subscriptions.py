@@ -1,6 +1,8 @@
 """The topics that members read, counted as they come, change and go, against a plain recount."""
 
 import random
+from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
@@ -10,6 +12,7 @@ from millstream.coordinators.consumer.subscriptions import (
     Subscriptions,
     topics_hash,
 )
+from tests.coordinators.steps import steps
 from tests.coordinators.world import image_of
 
 NAMES = "abcdefg"
@@ -40,6 +43,7 @@ def test_what_is_read_now_and_after_a_step_is_as_counted_anew(seed: int) -> None
         names = {name for each in readers for name in each.names}
         assert subscriptions.names() == names
         assert subscriptions.all_names == sum(len(each.names) for each in readers)
+        assert subscriptions.different == len({each.names for each in readers})
         assert subscriptions.different_names == sum(map(len, {each.names for each in readers}))
         assert told == names & image.topics.keys()
         assert told == subscriptions.existing(Difference(), image)
@@ -48,3 +52,46 @@ def test_what_is_read_now_and_after_a_step_is_as_counted_anew(seed: int) -> None
         for each in readers:
             ids = {image.topics[name].topic_id for name in each.names if name in image.topics}
             assert each.topic_ids(image, version) == ids
+
+
+class CountedName(str):
+    """A name that takes a step to look up, even when C does it."""
+
+    __slots__ = ()
+    __eq__ = str.__eq__
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ([], []),
+        ([], [("a", "b")]),
+        ([], [("x",)]),
+        ([("a",)], []),
+        ([("a", "b", "y")], [("a", "b")]),
+        ([("a", "b", "y")], [("a",)]),
+    ],
+)
+def test_a_step_does_not_look_at_all_topics(
+    less: list[tuple[str, ...]], more: list[tuple[str, ...]]
+) -> None:
+    def turns(count: int) -> int:
+        image = image_of(a=1, b=2)
+        for number in range(count):
+            topic = replace(image.topics["a"], name=CountedName(f"t{number}"), topic_id=uuid4())
+            image.add_topic(topic)
+        subscriptions = Subscriptions()
+        subscriptions.add(("a",))
+        subscriptions.add(("a", "b", "y"))
+        difference = subscriptions.difference(less, more)
+
+        def twice() -> None:
+            for version in (1, 2):
+                subscriptions.topics_hash(difference, image, version)
+
+        return steps(twice)
+
+    assert turns(1_000) == turns(10)

@@ -59,6 +59,11 @@ class Subscriptions:
     def __contains__(self, name: str) -> bool:
         return name in self._counts
 
+    @property
+    def different(self) -> int:
+        """How many different subscriptions there are."""
+        return len(self._known)
+
     def names(self) -> set[str]:
         return set(self._counts)
 
@@ -122,8 +127,10 @@ class Subscriptions:
         return (found - difference.gone) | (difference.come & image.topics.keys())
 
     def topics_hash(self, difference: Difference, image: ClusterImage, topics_version: int) -> int:
+        # Asked of the keys, which go through the smaller of the two. A set goes through what it is
+        # asked about: here, all topics of the cluster.
         topics = image.topics.keys()
-        if not difference.gone.isdisjoint(topics) or not difference.come.isdisjoint(topics):
+        if not topics.isdisjoint(difference.gone) or not topics.isdisjoint(difference.come):
             return topics_hash(self.existing(difference, image), image)
         versions = (self.version, topics_version)
         if self._hashed_versions != versions:
