@@ -163,6 +163,29 @@ def test_the_names_of_all_members_together_are_limited() -> None:
     assert refused(lambda: world.share_beat("m1", epoch, topics=names[:2])) is code
 
 
+def test_members_that_read_the_same_may_name_more_together() -> None:
+    world = World(checks_replay=False)
+    names = ("orders", *(f"t{number}" for number in range(599)))
+    epochs = [world.share_beat(f"m{number}", 0, topics=names).epoch for number in range(110)]
+    # One that reads something else makes all of them count, even if it reads less.
+    code = KafkaCode.GROUP_MAX_SIZE_REACHED
+    assert refused(lambda: world.share_beat("other", 0)) is code
+    assert refused(lambda: world.share_beat("m0", epochs[0], topics=names[1:])) is code
+    assert refused(lambda: world.share_beat("m0", epochs[0], topics=("u", *names[1:]))) is code
+    # Heartbeats that change nothing.
+    world.share_beat("m0", epochs[0])
+    world.share_beat("m0", epochs[0], topics=names)
+    for number in range(83, 110):
+        world.share_beat(f"m{number}", -1)
+    epoch = world.share_beat("other", 0).epoch
+    assert refused(lambda: world.share_beat("m83", 0, topics=names)) is code
+    # Once the only one that reads something else does as all others, there may be more of them.
+    world.share_beat("other", epoch, topics=names)
+    for number in range(83, 110):
+        world.share_beat(f"m{number}", 0, topics=names)
+    assert world.sharers().subscriptions.different == 1
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_what_all_members_read_is_as_counted_anew(seed: int) -> None:
     chance = random.Random(seed)

@@ -40,8 +40,9 @@ from millstream.lazy_dataclass import dataclass
 # their requests to a busy node, and miss the responses.
 _SHORTEST_INTERVAL_MS: Final = 200
 _SETTLING_INTERVAL_MAX_MS: Final = 500
-# That a member may subscribe to. Each is sorted, hashed and encoded while nobody else is served.
-TOPIC_NAMES_MAX: Final = 5_000
+# That a member may subscribe to. Each is sorted, hashed and encoded while nobody else is served. A
+# pattern that a client matches itself comes as names, too.
+_TOPIC_NAMES_MAX: Final = 20_000
 
 
 @dataclass(slots=True)
@@ -117,10 +118,11 @@ def check(request: HeartbeatRequest, env: Env) -> None:
             KafkaCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.assignor} is not supported. Supported assignors: {offered}.",
         )
-    if len(request.topics or ()) > TOPIC_NAMES_MAX:
+    if len(request.topics or ()) > _TOPIC_NAMES_MAX:
         raise _refuse(
-            f"SubscribedTopicNames has {len(request.topics or ())} names, of which there may be "
-            f"{TOPIC_NAMES_MAX}. Subscribe to more topics with SubscribedTopicRegex."
+            f"SubscribedTopicNames has {len(request.topics or ()):,} names, of which there may be "
+            f"{_TOPIC_NAMES_MAX:,}. Subscribe to more topics with SubscribedTopicRegex, which the "
+            "broker matches (in Java, a SubscriptionPattern instead of a Pattern)."
         )
     if sum(len(name) for name in request.topics or ()) > env.settings.batch_bytes_max // 2:
         raise _refuse("SubscribedTopicNames is too large.")

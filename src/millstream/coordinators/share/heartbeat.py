@@ -27,7 +27,6 @@ from millstream.coordinators.codecs.changes import (
     StoredTarget,
 )
 from millstream.coordinators.consumer.group import JOINING_EPOCH, LEAVING_EPOCH
-from millstream.coordinators.consumer.heartbeat import TOPIC_NAMES_MAX
 from millstream.coordinators.consumer.subscriptions import Difference, topic_ids
 from millstream.coordinators.decision import Deadline, DeadlineKey, DeadlineKind, Decision, Env
 from millstream.coordinators.share.assignor import SharingMember, assign_simple
@@ -37,8 +36,11 @@ from millstream.lazy_dataclass import dataclass
 
 # While a group settles, members report often, so that they learn of new partitions quickly.
 _SHORTEST_INTERVAL_MS: Final = 50
-# That all members of a group name together. Where they read different topics, each of them gets a
-# partition of each of its topics, and all of that is computed while nobody else is served.
+# That a member may subscribe to. Each is sorted, hashed and encoded while nobody else is served.
+_TOPIC_NAMES_MAX: Final = 5_000
+# That all members of a group name together if they read different topics: each of them gets a
+# partition of each of its topics, and all of that is computed while nobody else is served. Members
+# that all read the same divide the partitions.
 _GROUP_NAMES_MAX: Final = 50_000
 
 
@@ -77,10 +79,10 @@ def check(request: ShareHeartbeatRequest, env: Env) -> None:
             raise _refuse("SubscribedTopicNames must be set in first request.")
     elif request.epoch < LEAVING_EPOCH:
         raise _refuse("MemberEpoch is invalid.")
-    if len(request.topics or ()) > TOPIC_NAMES_MAX:
+    if len(request.topics or ()) > _TOPIC_NAMES_MAX:
         raise _refuse(
-            f"SubscribedTopicNames has {len(request.topics or ())} names, of which there may be "
-            f"{TOPIC_NAMES_MAX}. Divide the topics among several members or groups."
+            f"SubscribedTopicNames has {len(request.topics or ()):,} names, of which there may be "
+            f"{_TOPIC_NAMES_MAX:,}. Divide the topics among several members or groups."
         )
     if sum(len(name) for name in request.topics or ()) > env.settings.batch_bytes_max // 2:
         raise _refuse("SubscribedTopicNames is too large.")
@@ -157,12 +159,19 @@ def _known_member(
 
 def _check_room(group: ShareGroup, known: ShareMember | None, stored: StoredShareMember) -> None:
     """Raises KafkaError."""
-    grown = len(stored.topics) - (0 if known is None else len(known.stored.topics))
-    if grown > 0 and group.subscriptions.all_names + grown > _GROUP_NAMES_MAX:
+    before = None if known is None else known.subscription
+    names = group.subscriptions
+    grown = len(stored.topics) - (0 if before is None else len(before.names))
+    different = names.different + (not names.is_known(stored.topics))
+    different -= before is not None and before.readers == 1 and before.names != stored.topics
+    # Members that are there may read less, unless all of them have read the same until now.
+    is_more = grown > 0 or names.different == 1
+    if different > 1 and is_more and names.all_names + grown > _GROUP_NAMES_MAX:
         raise KafkaError(
             KafkaCode.GROUP_MAX_SIZE_REACHED,
-            f"The members of the group would subscribe to more than {_GROUP_NAMES_MAX:,} names "
-            "together. Divide the topics among several groups.",
+            f"The members of the group would read different topics, and subscribe to more than "
+            f"{_GROUP_NAMES_MAX:,} names together. Let all members read the same topics, or "
+            "divide the topics among several groups.",
         )
 
 
