@@ -120,7 +120,7 @@ def _parts(operations: Sequence[Operation], room_bytes: int) -> Iterator[list[Op
 
 def _subscription(member: MirroredMember) -> bytes:
     data = _encode_subscription(member.topics)
-    # Of what no transaction can hold, the mirror only says that there is a member.
+    # If a subscription is too large for a transaction, the mirror shows the member without it.
     return data if len(data) <= _SUBSCRIPTION_BYTES_MAX else _encode_subscription(())
 
 

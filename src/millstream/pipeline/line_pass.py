@@ -204,7 +204,7 @@ class _Work:
 
 
 def _with_known_years(records: pa.RecordBatch) -> pa.RecordBatch:
-    """A producer can say any time, and one that no calendar has ends whoever reads it."""
+    """Producers may send any timestamp. Readers fail on one that is outside of the calendar."""
     place = records.schema.get_field_index("timestamp")
     times = within_years(records.column(place))
     return records.set_column(place, pa.field("timestamp", times.type), times)

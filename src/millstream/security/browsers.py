@@ -1,8 +1,8 @@
-"""Requests that a web page makes with the browser of whoever reads it.
+"""Which requests come from a web page of another site.
 
-A server on this machine is open to every program of its user, so also to the browser. A page on the
-network may not use it: its requests name its own origin, and where a name of the page has come to
-mean this machine, the Host header tells.
+A server on this machine accepts connections from every program of its user, the browser included.
+A page of another site must not use it. The Origin header of its requests names that site. If the
+site has made its own name point to this machine, the Host header shows that name.
 """
 
 from collections.abc import Mapping

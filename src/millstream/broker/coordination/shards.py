@@ -287,7 +287,7 @@ class Shards(Generic[S, C, E]):
             except (KafkaError, ValueError, OSError) as error:
                 log.error("cannot load %s: %s", shard.name, error)
                 if _may_pass(error):
-                    # Clients are told that it is loading, and ask again.
+                    # Until then clients get COORDINATOR_LOAD_IN_PROGRESS, and retry.
                     self.spawn(self._load_later(shard, paused_seconds))
                 else:
                     shard.close()

@@ -51,8 +51,8 @@ class ShareSession:
     epoch: int
     # In the order in which they were added; the values mean nothing.
     partitions: dict[Where, None] = field(default_factory=dict)
-    # Those that do not exist, as the member was told. It is told once: in Kafka every response has
-    # them again, and a short request costs much.
+    # Those that do not exist. One response reports them. Kafka repeats them in every response,
+    # which makes a short request expensive.
     absent: dict[Where, None] = field(default_factory=dict)
 
     @property

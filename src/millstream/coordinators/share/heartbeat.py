@@ -331,7 +331,7 @@ def _begin_partitions(
 
 
 def _unbegun_topics(group: ShareGroup, difference: Difference, env: Env) -> list[str]:
-    """Those that are read after the step. Most heartbeats find that there are none."""
+    """Topics that the group reads after the step and has not begun. Mostly there are none."""
     topics = env.image.topics
     versions = group.versions(env.topics_version)
     if group.unbegun_seen != versions:
